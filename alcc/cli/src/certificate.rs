@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Options of `alcc send` and `alcc recv`: who the receiver is, and whom the sender believes.
+//! Options of `alcc send` and `alcc recv` for certificates: the receiver's own, and those that the sender
+//! trusts.
 use crate::failure::Failure;
 use alcc_pipe::tls::{Fingerprint, Trust};
 use std::path::PathBuf;
 
-/// The sender's part.
+/// Options of the sender.
 #[derive(clap::Args)]
 pub(crate) struct Trusting {
     /// SHA-256 fingerprint of the receiver's certificate, as 'alcc recv' prints it
@@ -21,7 +22,7 @@ pub(crate) struct Trusting {
 }
 
 impl Trusting {
-    /// With `--insecure` anybody will do.
+    /// With `--insecure` any receiver is accepted.
     pub(crate) fn trust(&self, insecure: bool) -> Result<Trust, Failure> {
         Ok(match (&self.pin, &self.ca) {
             (Some(pin), _) => {
@@ -37,7 +38,7 @@ impl Trusting {
     }
 }
 
-/// The receiver's part.
+/// Options of the receiver.
 #[derive(clap::Args)]
 pub(crate) struct Showing {
     /// Certificate to present with TLS, PEM [default: a new, self-signed one]

@@ -60,7 +60,7 @@ pub(crate) struct Chosen {
 }
 
 impl Options {
-    /// Reads the file. Options go before it; lists are added to its lists.
+    /// Reads the file. Options override it; lists are added to its lists.
     pub(crate) fn chosen(&self, share: Option<Share>) -> Result<Chosen, Failure> {
         let registry = self.plugins.registry(Registry::builtin())?;
         let file = match &self.config {
@@ -100,7 +100,7 @@ impl Options {
     }
 }
 
-/// Whether connections under this algorithm can share one allowance.
+/// Checks that connections under this algorithm can share one allowance.
 fn check_share(registry: &Registry, spec: &Spec) -> Result<(), Failure> {
     let cc = registry.build(spec).map_err(Failure::usage)?;
     if alcc_socket::can_share(&cc) {

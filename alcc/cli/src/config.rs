@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The file of `--config`: what the options say, and algorithms by port. Every error names its line.
+//! The file of `--config`: values of options, and algorithms by port and peer. Every error names its line.
 use crate::failure::{Failure, reason};
 use crate::trusted::warn_of_writers;
 use alcc_cc::{Registry, Spec};
@@ -10,11 +10,11 @@ use std::ops::Range;
 use std::path::Path;
 use toml::Spanned;
 
-/// Which connections share one allowance.
+/// Connections that share one allowance.
 #[derive(clap::ValueEnum, Deserialize, Clone, Copy, PartialEq, Eq, Debug)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Share {
-    /// Those to the same address.
+    /// Connections to the same address.
     Host,
 }
 
@@ -86,7 +86,7 @@ impl Config {
         })
     }
 
-    /// An error: its position in bytes, and the message.
+    /// Parses the text. An error is its position in bytes and the message.
     fn parse(text: &str, registry: &Registry) -> Result<Self, (usize, String)> {
         let file: File = toml::from_str(text).map_err(|e| {
             let at = e.span().map_or(0, |span| span.start);
@@ -151,10 +151,10 @@ impl Config {
     }
 }
 
-/// The file as orders to a server that runs: those of before are forgotten.
+/// The file as commands to a running server, which replace all earlier ones.
 ///
 /// # Errors
-/// [`Failure::Usage`]: what holds for all cannot be told from a file that does not say it.
+/// [`Failure::Usage`] if the file has no `cc`, because the server may have started with another one.
 pub(crate) fn orders(path: &Path, registry: &Registry) -> Result<Vec<Command>, Failure> {
     let config = Config::read(path, registry)?;
     let Some(cc) = config.cc else {
@@ -180,8 +180,8 @@ pub(crate) fn orders(path: &Path, registry: &Registry) -> Result<Vec<Command>, F
     Ok(list)
 }
 
-/// The sections of the file as orders. Of sections the first that matches counts, of orders the
-/// last.
+/// The sections of the file as commands. The first matching section counts, but the last matching
+/// command.
 pub(crate) fn rule_orders(rules: &[Rule]) -> Vec<Command> {
     let order = |rule: &Rule| {
         Some(Command {

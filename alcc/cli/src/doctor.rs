@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What `alcc doctor` looks at. Nothing here changes the machine or starts the program.
+//! The checks of `alcc doctor`. They do not change the machine or start the program.
 pub(crate) mod machine;
 pub(crate) mod program;
 pub(crate) mod running;
 
 use serde::Serialize;
 
-/// How good a finding is.
+/// Severity of a finding.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum State {
-    /// All is well.
+    /// No problem.
     Ok,
-    /// It works, but something is missing or can be better.
+    /// It works, but something is missing or can be improved.
     Note,
     /// `alcc run` does not work.
     Stops,
@@ -28,17 +28,17 @@ impl State {
     }
 }
 
-/// One thing that was looked at.
+/// The result of one check.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub(crate) struct Finding {
-    /// Its name, which does not change.
+    /// The name of the check, which is stable.
     pub(crate) what: &'static str,
     pub(crate) state: State,
-    /// What was found.
+    /// The finding.
     pub(crate) found: String,
-    /// What that means for alcc.
+    /// Its effect on alcc.
     pub(crate) means: String,
-    /// The command that helps.
+    /// The command that fixes it.
     pub(crate) command: Option<String>,
 }
 

@@ -16,7 +16,7 @@ use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Beside the CSV files of `--log`.
+/// Name of the file, in the folder of the CSV files of `--log`.
 const FILE: &str = "events.jsonl";
 /// Interval at which the ring is emptied. It holds 8192 events.
 const PERIOD: Duration = Duration::from_millis(50);
@@ -48,15 +48,15 @@ pub(crate) fn object(origin: Time, e: &EventEntry) -> Value {
     Value::Object(all.flatten().collect::<Map<_, _>>())
 }
 
-/// The same of the standard library's channels.
+/// [`MAX_FILE_WAIT`] as a duration of the standard library.
 const MAX_WAIT: Duration = Duration::from_nanos(MAX_FILE_WAIT.as_nanos());
 
-/// Whether a server can have its log in this folder, which is made. If it is the machine that
-/// refuses (a full or read-only disk, a file system that does not answer), or another user who may
-/// have put something in the way, that is said, and the server starts without a log.
+/// Checks that a server can write its log into this folder, which is created. If the machine refuses
+/// (a full or read-only disk, a file system that does not respond), or another user may have blocked
+/// the path, a warning is printed and the server starts without a log.
 ///
 /// # Errors
-/// [`Failure::Usage`] if another folder has to be named.
+/// [`Failure::Usage`] if the caller has to name another folder.
 pub(crate) fn log_folder(path: Option<&Path>) -> Result<Option<PathBuf>, Failure> {
     let Some(path) = path.map(Path::to_owned) else {
         return Ok(None);
@@ -78,7 +78,7 @@ pub(crate) fn log_folder(path: Option<&Path>) -> Result<Option<PathBuf>, Failure
     Ok(None)
 }
 
-/// True if only the caller can have caused the error: no other user may write above the folder.
+/// True if only the caller can have caused the error, because no other user can write above the folder.
 fn is_callers(folder: &Path, error: &io::Error) -> bool {
     use io::ErrorKind::{QuotaExceeded, ReadOnlyFilesystem, StorageFull};
     let kinds = [ReadOnlyFilesystem, StorageFull, QuotaExceeded];
@@ -90,7 +90,7 @@ fn is_callers(folder: &Path, error: &io::Error) -> bool {
     above.is_ok_and(|above| open_owned(&above, Sticky::Allowed).is_ok())
 }
 
-/// Writes the events of a run into a file. If the file cannot be written, the run goes on without
+/// Writes the events of a run into a file. If the file cannot be written, the run continues without
 /// it.
 pub(crate) struct Follower {
     stop: Arc<AtomicBool>,
@@ -99,8 +99,8 @@ pub(crate) struct Follower {
 }
 
 impl Follower {
-    /// Starts, if a folder is named. Records processes that start from now on. Whoever owns the
-    /// folder may have put something in the place of the file: that keeps no server from starting.
+    /// Starts if a folder is named. Records processes that start from now on. The owner of the
+    /// folder may have put something else in the place of the file: the server starts nevertheless.
     pub(crate) fn start(segment: &Arc<Segment>, folder: Option<&Path>) -> Option<Self> {
         let folder = folder?;
         let path = folder.join(FILE);
@@ -119,7 +119,7 @@ impl Follower {
                 Err(e) => return drop(tell.send(Err(e))),
             };
             events.renew(now());
-            // No process starts before this.
+            // No process has started before this.
             drop(tell.send(Ok(())));
             if let Err(why) = follow(events, out, &stopped) {
                 note(format_args!("alcc: {why}"));

@@ -3,7 +3,7 @@ pub use alcc_pipe::Failure;
 pub use alcc_units::reason;
 use std::process::ExitCode;
 
-/// 2 for bad usage or a machine that cannot do it, 1 for a failed run.
+/// Exit status: 2 for wrong usage or a missing requirement, 1 for a failed run.
 pub fn exit_code(failure: &Failure) -> ExitCode {
     match failure {
         Failure::Usage(_) => ExitCode::from(2),

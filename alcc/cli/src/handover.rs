@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Programs that `alcc` starts inherit what `alcc` inherited. That is blocked and ignored signals,
+//! Inherited state that `alcc` passes on to the programs that it starts: blocked and ignored signals,
 //! closed standard descriptors, and the variables in which a service manager names the process it
 //! started.
 use crate::failure::Failure;
@@ -12,13 +12,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// systemd names the process that it makes: descriptors and watchdog are for that one alone
-/// (sd_listen_fds(3), sd_watchdog_enabled(3)).
+/// Variables in which systemd names the process that it starts, because only that process may use the
+/// descriptors and the watchdog (sd_listen_fds(3), sd_watchdog_enabled(3)).
 const NAMING: [&str; 2] = ["LISTEN_PID", "WATCHDOG_PID"];
-/// The same process once more, by the number of its pidfd, and not needed. The program's is not
-/// known before it is made.
+/// Names the same process by the number of its pidfd. It is dropped: that of the program is unknown
+/// before its start, and no program needs it.
 const NAMING_BY_PIDFD: &str = "LISTEN_PIDFDID";
-/// Room for a process id.
+/// Largest number of digits of a process id.
 const DIGITS: usize = 10;
 
 /// The state at the start of the process. Read before Rust's runtime ignores SIGPIPE and opens

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Other processes' sockets: which are there, and who has them.
+//! Sockets of other processes, and the processes that hold them.
 use alcc_sys::{Sockets, TcpSocket};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -12,7 +12,7 @@ pub(crate) struct Holder {
     pub(crate) fd: RawFd,
 }
 
-/// The descriptors of a process and where they lead.
+/// The descriptors of a process and their targets.
 pub(crate) fn links(pid: u32) -> impl Iterator<Item = (RawFd, String)> {
     let entries = std::fs::read_dir(format!("/proc/{pid}/fd"));
     entries.into_iter().flatten().flatten().filter_map(|entry| {
@@ -22,8 +22,8 @@ pub(crate) fn links(pid: u32) -> impl Iterator<Item = (RawFd, String)> {
     })
 }
 
-/// Which of these processes have these sockets, by inode. All of them: one may have it for a moment
-/// only, as a process that steers it has.
+/// All of these processes that hold these sockets, by inode. A process that steers a socket may hold
+/// it only briefly.
 pub(crate) fn holders<T>(
     wanted: &BTreeMap<u64, T>,
     pids: impl IntoIterator<Item = u32>,
@@ -42,20 +42,20 @@ pub(crate) fn holders<T>(
     found
 }
 
-/// All that this user sees.
+/// All processes that this user can see.
 pub(crate) fn processes() -> impl Iterator<Item = u32> {
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
-/// The TCP sockets of network namespaces. Each is opened once: what is open keeps it alive, so
-/// call [`Namespaces::keep`] now and then.
+/// The TCP sockets of network namespaces. Each namespace is opened once. An open one stays alive, so
+/// call [`Namespaces::keep`] regularly.
 #[derive(Default)]
 pub(crate) struct Namespaces(BTreeMap<u64, Sockets>);
 
 impl Namespaces {
-    /// Those in the namespace of this number, which these processes have. `noted`: maps that know
-    /// their former control and their options.
+    /// The sockets in the namespace with this number, to which these processes belong. `noted`: maps of
+    /// their earlier control and their options.
     pub(crate) fn sockets(
         &mut self,
         number: u64,
@@ -73,13 +73,13 @@ impl Namespaces {
                 free.insert(opened.map_err(failed)?)
             }
         };
-        // A kernel that does not tell the notes tells the rest.
+        // A kernel that does not report socket storage reports everything else.
         open.dump_noted(noted)
             .or_else(|_| open.dump())
             .map_err(failed)
     }
 
-    /// There are these and no others.
+    /// Keeps these namespaces and closes all others.
     pub(crate) fn keep(&mut self, there: &BTreeSet<u64>) {
         self.0.retain(|number, _| there.contains(number));
     }
@@ -92,7 +92,7 @@ mod tests {
     use std::os::fd::AsRawFd;
     use std::os::unix::fs::MetadataExt;
 
-    /// Whoever has a socket for a moment hides nobody who has it for longer.
+    /// A process that holds a socket briefly does not hide one that holds it for longer.
     #[test]
     fn all_who_have_a_socket_are_found() {
         let socket = TcpListener::bind("127.0.0.1:0").unwrap();

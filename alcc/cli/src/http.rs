@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A few pages over HTTP: metrics, `alcc top --web`, the switches of an emulated link.
+//! A small HTTP server: metrics, `alcc top --web`, the controls of an emulated link.
 //!
-//! A client asks for one page and has its answer. At most [`MAX_READERS`] are served at a time, for
-//! [`REQUEST_TIMEOUT`] each, and [`MAX_REQUEST`] bytes. A new one takes the place of the oldest that
-//! has not asked for anything.
+//! Each connection serves one request. At most [`MAX_READERS`] clients are served at a time, for
+//! [`REQUEST_TIMEOUT`] each, with at most [`MAX_REQUEST`] bytes. A new client replaces the oldest one
+//! that has not sent a request.
 use crate::failure::{Failure, reason};
 use crate::output::not_made;
 use alcc_proxy::Listen;
@@ -26,7 +26,7 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
 /// Maximum length of a request, bytes.
 const MAX_REQUEST: usize = 8192;
 
-/// Where to listen: `127.0.0.1:9101`, `[::1]:9101`, `:9101` or a path.
+/// A place to listen: `127.0.0.1:9101`, `[::1]:9101`, `:9101` or a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
     Address(Listen),
@@ -41,7 +41,7 @@ impl FromStr for Place {
             return Ok(Self::Path(text.into()));
         }
         match text.parse::<Listen>() {
-            // Nobody would know which one the kernel has chosen.
+            // The user would not know which one the kernel has chosen.
             Ok(Listen { port: 0, .. }) => Err(format!(
                 "'{text}': port 0 is a random port: choose one, such as :9101"
             )),
@@ -53,7 +53,7 @@ impl FromStr for Place {
     }
 }
 
-/// An address of loopback: who is not on this machine does not reach it.
+/// A loopback address, which only this machine can reach.
 #[derive(Clone, Copy, Debug)]
 pub struct Loopback(pub SocketAddr);
 
@@ -80,7 +80,7 @@ impl From<TcpListener> for Listener {
     }
 }
 
-/// Nobody can listen there. `option` is who asks for it.
+/// Error for a place where listening failed. `option` names the option.
 pub fn not_listening(at: impl std::fmt::Display, option: &str, error: &std::io::Error) -> Failure {
     let why = reason(error);
     let help = match error.kind() {
@@ -96,7 +96,7 @@ pub fn not_listening(at: impl std::fmt::Display, option: &str, error: &std::io::
     Failure::usage(format!("listen on {at} for {option}: {why}{help}"))
 }
 
-/// What is asked for.
+/// A request.
 #[derive(Clone)]
 pub struct Request {
     pub method: String,
@@ -108,8 +108,8 @@ pub struct Request {
 }
 
 impl Request {
-    /// Whether it comes from a program, or from a page of this server. A page from elsewhere could
-    /// else send its visitor's browser here, under a name that leads to this machine.
+    /// True if it comes from a program, or from a page of this server. Otherwise a foreign page could
+    /// make its visitor's browser send requests here, by a name that resolves to this machine.
     pub fn is_ours(&self) -> bool {
         let name = self.host.as_deref().unwrap_or("127.0.0.1");
         let address = name.parse().map(|a: SocketAddr| a.ip());
@@ -120,7 +120,7 @@ impl Request {
     }
 }
 
-/// What is answered.
+/// A response.
 pub struct Answer {
     status: &'static str,
     kind: &'static str,
@@ -136,14 +136,14 @@ impl Answer {
         Self::new("200 OK", "application/json", format!("{value}\n"))
     }
 
-    /// What is wrong, as one line.
+    /// An error as one line of text.
     pub fn wrong(status: &'static str, why: impl std::fmt::Display) -> Self {
         Self::new(status, "text/plain; charset=utf-8", format!("{why}\n"))
     }
 }
 
-/// A handler of requests whose path begins with a secret, and where that path is: on loopback every
-/// user of the machine can send requests, but only some are to know the address.
+/// A handler of requests whose path begins with a secret, and that path. Every user of the machine can
+/// send requests on loopback, but only those who know the address are served.
 pub fn secret(handler: Handler) -> Result<(Handler, String), Failure> {
     let root = format!(
         "/{:032x}",
@@ -167,7 +167,7 @@ pub fn secret(handler: Handler) -> Result<(Handler, String), Failure> {
     Ok((guarded, root))
 }
 
-/// Answers requests.
+/// A handler of requests.
 pub type Handler = Arc<dyn Fn(&Request) -> Answer + Send + Sync>;
 
 /// The listening socket; a path is removed when it is dropped.
@@ -176,8 +176,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// Listens, and answers from threads of its own until the program ends. `option` is who asks
-    /// for it.
+    /// Listens, and serves requests in separate threads until the program ends. `option` names the
+    /// option in errors.
     pub fn start(place: &Place, option: &str, handler: Handler) -> Result<Self, Failure> {
         let failed = |what: String| move |e: std::io::Error| not_listening(what, option, &e);
         let not_at = |path: &Path, e| failed(path.display().to_string())(not_made(path, e));
@@ -200,7 +200,7 @@ impl Server {
         Ok(Self { _path: path })
     }
 
-    /// Answers on a socket that listens.
+    /// Serves requests on a listening socket.
     pub fn on(
         listener: impl Into<Listener>,
         option: &str,
@@ -213,7 +213,7 @@ impl Server {
     }
 }
 
-/// A thread that takes no signals: they are meant for the program.
+/// Starts a thread with all signals blocked, because they are meant for the program.
 pub fn spawn<T: Send + 'static>(
     name: &str,
     work: impl FnOnce() -> T + Send + 'static,
@@ -235,8 +235,8 @@ fn serve(listener: &Listener, handler: &Handler) {
         };
         let place = ReaderSlot::take(&readers, Arc::new(stream.into()));
         let handler = Arc::clone(handler);
-        // Whatever goes wrong with one client is that client's; without a thread the place is free
-        // again at once.
+        // An error with one client affects only that client. Without a thread its place is free again
+        // at once.
         drop(spawn("alcc-http", move || {
             let _ = answer(&place, &handler);
         }));
@@ -252,12 +252,12 @@ struct Readers {
 
 struct Reader {
     id: u64,
-    /// Its request has come.
+    /// True if its request is complete.
     asked: bool,
     stream: Arc<socket2::Socket>,
 }
 
-/// One of [`MAX_READERS`] places; given back when dropped, whatever becomes of its thread.
+/// One of [`MAX_READERS`] places, which is released when dropped, however its thread ends.
 struct ReaderSlot {
     readers: Arc<Mutex<Readers>>,
     id: u64,

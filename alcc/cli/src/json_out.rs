@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use std::path::{Path, PathBuf};
 
-/// Where a command writes its report if standard output belongs to the program that it runs, or if
-/// it serves for weeks. Elsewhere `--json` prints.
+/// The file for the report of a command whose standard output belongs to the program that it runs, or
+/// that runs for weeks. Other commands print JSON with `--json`.
 #[derive(clap::Args)]
 pub struct JsonOut {
     /// Write a JSON report to FILE at the end

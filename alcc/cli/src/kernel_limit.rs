@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Whether this machine's kernel can run an algorithm, or keep its window and rate, by itself.
+//! Checks whether this machine's kernel can run an algorithm, or enforce its window and rate, by itself.
 use crate::output::note;
 use alcc_cc::Spec;
 use alcc_sys::{Chosen, Options, OptionsMap, PINS, Steered, WINDOW_CONTROL};
@@ -81,13 +81,13 @@ pub(crate) fn runs(cc: &Spec, under: Option<&str>, asks: Option<&str>) -> Result
     is_allowed(&control)
 }
 
-/// Root has loaded this control, where this process sees it.
+/// True if root has loaded this control, and this process can see it.
 pub(crate) fn is_loaded(control: &str) -> bool {
     let pin = |end| Path::new(PINS).join(format!("{control}-{end}"));
     ["link", "ops"].into_iter().any(|end| pin(end).exists())
 }
 
-/// What the kernel says to a socket of this user.
+/// Checks whether the kernel accepts this control for a socket of this user.
 fn is_allowed(control: &str) -> Result<(), String> {
     use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
     let none = SockFlag::SOCK_CLOEXEC;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The library that is put under a program: where it is, and whether the loader takes it.
+//! The library that is preloaded into a program: its path, and a check that the loader accepts it.
 use crate::failure::Failure;
 use crate::loader;
 use std::os::unix::ffi::OsStrExt;
@@ -30,7 +30,7 @@ pub(crate) fn find() -> Result<PathBuf, Failure> {
     })
 }
 
-/// The command that makes the library. `None`: who has installed this program may have no sources.
+/// The command that builds the library. `None` for an installed program, which may have no sources.
 pub(crate) fn made_by() -> Option<&'static str> {
     let program = std::env::current_exe().unwrap_or_default();
     let is_installed = program.parent().is_some_and(|dir| dir.ends_with("bin"));
@@ -44,9 +44,9 @@ fn remedy() -> String {
     )
 }
 
-/// Lets the loader judge before a server is started. It ignores a library that it cannot read. If
-/// the library needs a newer C library, the program does not start at all. The trial is this
-/// program with the library under it, which does nothing without its variables.
+/// Tests the library with the loader before a server is started. The loader ignores a library that it
+/// cannot read, but if the library needs a newer C library, the program does not start at all. The
+/// test starts this program with the library, which does nothing without its variables.
 pub(crate) fn check(library: &Path) -> Result<(), Failure> {
     // Of LD_PRELOAD (ld.so(8)): there is no way to write them otherwise.
     let path = std::path::absolute(library).unwrap_or_else(|_| library.to_owned());

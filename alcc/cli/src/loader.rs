@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! How loaders treat the library. glibc's loads it, another C library's must not find it, and a
+//! Treatment of the library by loaders: glibc's loads it, another C library's must not find it, and a
 //! static program has no loader.
 use alcc_observe::Missed;
 use std::ffi::{OsStr, OsString};
@@ -9,7 +9,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// The environment under which glibc's loader takes the library, in addition to what is there.
+/// Variables with which glibc's loader loads the library, in addition to the current environment.
 ///
 /// Another C library's loader (musl's) would load it too if it found it. It would then end the
 /// program, because symbols are missing. It does not find it. Only glibc expands `$LIB`, the place
@@ -56,14 +56,14 @@ fn joined(first: Option<OsString>, then: Option<OsString>) -> OsString {
 /// The loader of a program.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Loader {
-    /// None: the program is static.
+    /// No loader: the program is static.
     None,
     /// The program at this path.
     At(PathBuf),
 }
 
 impl Loader {
-    /// The loader that a program names; `None`: it is no 64-bit ELF program, or not to be read.
+    /// The loader that a program names; `None`: it is not a 64-bit ELF program, or not readable.
     pub(crate) fn of(program: &Path) -> Option<Self> {
         let mut head = Vec::new();
         let file = File::open(program).ok()?;
@@ -96,7 +96,7 @@ impl Loader {
         Some(Self::At(OsString::from_vec(path.to_owned()).into()))
     }
 
-    /// Why a program with this loader does not get the library; `None`: it does.
+    /// The reason why a program with this loader does not load the library; `None`: it does.
     pub(crate) fn objection(&self) -> Option<Missed> {
         match self {
             Self::None => Some(Missed::Static),
@@ -106,7 +106,7 @@ impl Loader {
     }
 }
 
-/// Why a program does not load the library, as its file says; `None`: by its file it does.
+/// The reason in its file why a program does not load the library; `None`: there is none.
 pub(crate) fn not_loaded(program: &Path) -> Option<Missed> {
     if changes_user(program) {
         return Some(Missed::SetUserId);
@@ -133,7 +133,7 @@ fn has_capabilities(path: &Path) -> bool {
     size > 0
 }
 
-/// Programs that ask the service manager, which then starts what is named.
+/// Programs that request the service manager to start a server.
 const SERVICE_MANAGERS: [&str; 5] = [
     "systemctl",
     "systemd-run",
@@ -141,13 +141,13 @@ const SERVICE_MANAGERS: [&str; 5] = [
     "invoke-rc.d",
     "rc-service",
 ];
-/// Programs that become the one that they are told.
+/// Programs that execute the program that their arguments name.
 const WRAPPERS: [&str; 10] = [
     "sudo", "doas", "env", "nice", "ionice", "nohup", "setsid", "stdbuf", "timeout", "chrt",
 ];
 
-/// Why a command cannot be controlled: it has another process start its server, which does not get
-/// the library. And what helps.
+/// The reason why a command cannot be controlled, with a fix: another process starts its server, so
+/// that the server does not get the library.
 pub(crate) fn starts_a_service(command: &[OsString]) -> Option<String> {
     asks_a_manager(command, Path::new("/run/systemd/system").exists()).then(|| {
         "the service manager starts the server, so it would not be controlled: \

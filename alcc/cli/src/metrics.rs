@@ -12,7 +12,7 @@ use Samples::{Groups, Histograms, Now, One, Reasons};
 /// Writes more metrics.
 pub(crate) type More = Arc<dyn Fn(&mut Page) + Send + Sync>;
 
-/// Both the page and who serves it.
+/// The page of metrics and its server.
 pub(crate) struct Metrics {
     _server: Server,
 }
@@ -41,7 +41,7 @@ fn answer(request: &Request, source: &Source) -> Answer {
     }
 }
 
-/// Where the figures come from.
+/// The source of the figures.
 struct Source {
     segment: Arc<Segment>,
     more: Option<More>,
@@ -61,7 +61,7 @@ impl Source {
 struct Metric(&'static str, &'static str, &'static str, Samples);
 
 enum Samples {
-    /// One sample, with these labels.
+    /// A single sample, with these labels.
     One(&'static str, fn(&View) -> f64),
     /// By the reason why traffic is not controlled.
     Reasons(fn(&View) -> Vec<(&'static str, u64)>),
@@ -101,7 +101,7 @@ const METRICS: &[Metric] = &[
     Metric("alcc_in_flight_bytes", "gauge", "Bytes in flight.", Now(|n| n.in_flight)),
 ];
 
-/// What the metrics are computed from: the segment at one moment.
+/// The input of the metrics: a snapshot of the segment.
 struct View {
     totals: Totals,
     not_shown: u64,

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Everything that the program writes for its user passes here: standard output, standard error,
-//! files that options name.
+//! All output of the program: standard output, standard error, and files that options name.
 //!
-//! A reader that has gone is no failure. The rest is not written, and the exit status stays what it
-//! is. Anything else that keeps a product from being written is one line and status 1. Standard
-//! error may be unwritable: the program goes on.
+//! A closed pipe is not a failure: the remaining output is dropped, and the exit status does not change.
+//! Any other error while writing output is one line and status 1. If standard error cannot be written,
+//! the program continues.
 use crate::failure::{Failure, reason};
 use alcc_sys::Folder;
 use alcc_units::is_printable;
@@ -20,10 +19,10 @@ use std::io::{self, BufWriter, ErrorKind, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 
-/// Makes a folder for what will be written, and sees that something can be.
+/// Creates a folder for output, and checks that files can be written in it.
 ///
 /// # Errors
-/// [`Failure::Usage`]: nothing has been done yet.
+/// [`Failure::Usage`], because nothing has been done yet.
 pub fn folder(path: &Path) -> Result<(), Failure> {
     can_hold_files(path).map_err(|e| not_a_folder(path, e))
 }
@@ -45,8 +44,8 @@ pub fn not_a_folder(path: &Path, error: io::Error) -> Failure {
     Failure::usage(format!("write into {}: {why}", path.display()))
 }
 
-/// The error of something that was to be made at `path`. A folder that is there, but takes nothing,
-/// answers like one that is not there: that of /proc.
+/// The error of creating something at `path`. An existing folder that accepts no files, such as /proc,
+/// returns the same error as a missing one.
 pub fn not_made(path: &Path, error: io::Error) -> io::Error {
     if error.kind() == ErrorKind::NotFound && around(path).is_dir() {
         return io::Error::other("no file can be created in that folder: choose another");
@@ -54,10 +53,10 @@ pub fn not_made(path: &Path, error: io::Error) -> io::Error {
     error
 }
 
-/// Makes a file that is written from now on.
+/// Creates a file that is written from now on.
 ///
 /// # Errors
-/// [`Failure::Usage`]: nothing has been done yet.
+/// [`Failure::Usage`], because nothing has been done yet.
 pub fn create(path: &Path) -> Result<File, Failure> {
     alcc_sys::create(path).map_err(|e| {
         let why = reason(&not_made(path, e));
@@ -71,13 +70,12 @@ fn around(file: &Path) -> &Path {
     folder.unwrap_or_else(|| Path::new("."))
 }
 
-/// The name of a file that is made and removed.
+/// The name of a file that is created and removed.
 fn probe() -> String {
     format!(".alcc-{}", std::process::id())
 }
 
-/// Sees that this file can be made. What the system says of permissions is not all: see
-/// [`not_made`].
+/// Checks that this file can be created. Permissions alone do not show that: see [`not_made`].
 fn takes_files(probe: &Folder) -> io::Result<()> {
     let (folder, name) = probe.path();
     access(&folder, AccessFlags::W_OK | AccessFlags::X_OK)?;
@@ -89,11 +87,11 @@ fn takes_files(probe: &Folder) -> io::Result<()> {
     }
 }
 
-/// Keeps other commands out of a folder until the result is dropped. Two that store runs there
-/// would spoil each other's pages.
+/// Locks a folder against other commands until the result is dropped. Two that store runs there would
+/// damage each other's pages.
 ///
 /// # Errors
-/// Another command is at work there.
+/// Another command is using it.
 pub fn alone_in(folder: &Path) -> Result<Option<Flock<File>>, Failure> {
     // Not every file system can lock a folder; then the user has to take care.
     let Ok(open) = File::open(folder) else {
@@ -108,7 +106,7 @@ pub fn alone_in(folder: &Path) -> Result<Option<Flock<File>>, Failure> {
     }
 }
 
-/// Sees that a file can be written that is made at the end, all of it at once.
+/// Checks that a file can be written, which is created at the end in one step.
 ///
 /// # Errors
 /// As [`folder`].
@@ -195,11 +193,11 @@ pub fn panics_are_one_line() {
     }));
 }
 
-/// What a command makes for its user: a file, or standard output.
+/// The output of a command: a file, or standard output.
 pub struct Product {
     to: BufWriter<Box<dyn Write + Send>>,
     name: String,
-    /// It is standard output.
+    /// True if it is standard output.
     standard: bool,
 }
 
@@ -207,7 +205,7 @@ impl Product {
     /// Opens the file, or standard output if none is named.
     ///
     /// # Errors
-    /// [`Failure::Usage`]: nothing has been done yet.
+    /// [`Failure::Usage`], because nothing has been done yet.
     pub fn open(path: Option<&Path>) -> Result<Self, Failure> {
         let Some(path) = path else {
             return Ok(Self::standard());

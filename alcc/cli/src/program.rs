@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a program of this project is made of: its algorithms and transports, and what is known of
-//! its command line.
+//! The properties of a program of this project: its algorithms and transports, and hints for its
+//! command line.
 use crate::failure::{Failure, exit_code};
 use crate::output;
 use crate::usage::{Hint, Idle};

@@ -78,7 +78,7 @@ impl Bar {
     }
 }
 
-/// What the locale says of the terminal: only then does it show a bar's blocks.
+/// True if the locale is UTF-8, so that the terminal can show the blocks of a progress bar.
 fn is_utf_8(variable: impl Fn(&str) -> Option<String>) -> bool {
     let set = |name: &&str| variable(name).filter(|value| !value.is_empty());
     let first = ["LC_ALL", "LC_CTYPE", "LANG"].iter().find_map(set);

@@ -13,7 +13,7 @@ pub(crate) struct Running {
     pub(crate) segment: Segment,
     /// "run", "proxy" or "library".
     pub(crate) kind: String,
-    /// What it runs.
+    /// Description of the program or server, for people.
     pub(crate) what: String,
     /// Its remaining processes; empty while `alcc` itself runs.
     left: Vec<u32>,
@@ -44,12 +44,12 @@ impl Running {
         })
     }
 
-    /// `alcc run` was killed, and its server goes on.
+    /// True if `alcc run` was killed, and its server continues.
     pub(crate) fn is_killed(&self) -> bool {
         !self.left.is_empty()
     }
 
-    /// Its number, and whose it is if it is another user's.
+    /// Its process id, and its owner if that is another user.
     pub(crate) fn title(&self) -> String {
         if self.owner == nix::unistd::geteuid().as_raw() {
             return self.id.to_string();

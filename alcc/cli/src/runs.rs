@@ -27,7 +27,7 @@ pub(crate) struct Which {
     run: Option<u32>,
 }
 
-/// An entry for this process and its shared memory. `kind` and `what` are shown to users.
+/// Creates an entry for this process and its shared memory. `kind` and `what` are shown to users.
 pub(crate) fn enter(kind: &str, what: &str) -> Result<(Entry, Segment), Failure> {
     let warn = |why: &str| note(format_args!("alcc: {why}"));
     // Removes stale entries first.
@@ -97,7 +97,7 @@ fn in_folders() -> Vec<Running> {
 }
 
 impl Which {
-    /// None was named.
+    /// True if no run was named.
     pub(crate) fn is_all(&self) -> bool {
         self.run.is_none()
     }

@@ -21,7 +21,7 @@ pub(crate) struct Summary<'a> {
     pub(crate) settings: &'a Settings,
     pub(crate) triple: &'a Triple,
     pub(crate) quiet: bool,
-    /// What was put under it.
+    /// The preloaded library.
     pub(crate) library: &'a Path,
     /// Of a trial.
     pub(crate) plan: Option<&'a Plan<'a>>,

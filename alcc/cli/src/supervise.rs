@@ -10,12 +10,12 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
-/// That a program cannot be started, why, and what would help.
+/// Error for a program that cannot be started, with a hint.
 pub fn not_started(name: &str, why: &io::Error) -> Failure {
     Failure::usage(format!("start {name}: {}", hindrance(name, why)))
 }
 
-/// Why a program cannot be started, and what would help.
+/// The reason why a program cannot be started, with a hint.
 pub fn hindrance(name: &str, why: &io::Error) -> String {
     let found = Path::new(name).metadata().ok();
     let found = found.filter(|_| name.contains('/'));
@@ -77,7 +77,7 @@ pub fn run(command: &mut Command, began: impl FnOnce()) -> Result<ExitCode, Fail
     }
 }
 
-/// How a program ended.
+/// The end of a program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Exit {
     Status(u8),

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `alcc trial`: who is in which group, what their connections tell, and when it ends.
+//! `alcc trial`: the assignment of clients to groups, the comparison, and its end.
 //!
-//! Plain connections are read by the same runtime as the others, under a window that nothing
-//! reaches. So both groups are measured alike, and only one of them is held back.
+//! Plain connections are read by the same runtime as the others, under a window that no connection
+//! reaches. So both groups are measured in the same way, and only one of them is limited.
 mod left;
 mod list;
 mod report;
@@ -33,21 +33,21 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
-/// The window of the plain group: as large as there is, so it never closes the gate.
+/// The window of the plain group, so large that it never closes the gate.
 pub(crate) const PLAIN: &str = "fixed:window=1000000";
-/// How often a connection is looked at.
+/// Interval between readings of a connection.
 const PERIOD: Span = Span::from_millis(5);
-/// A connection that was not read for so long has ended, or its transfer has.
+/// After this time without a reading a connection has ended, or its transfer has.
 const FORGET: Span = Span::from_secs(600);
 
-/// How it is tried.
+/// Options of a trial.
 pub(crate) struct Options {
     pub(crate) share: Share,
-    /// The trial ends where the treated clients are worse by more: 0.2 is 20 %.
+    /// Largest deterioration of the treated clients before the trial ends: 0.2 is 20 %.
     pub(crate) worse: f64,
     pub(crate) interval: Span,
     pub(crate) html: Option<PathBuf>,
-    /// A line for each transfer goes here.
+    /// File for one line per transfer.
     pub(crate) transfers: Option<PathBuf>,
 }
 
@@ -75,7 +75,7 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    /// How it is tried, if it is. The page's place is looked at now, and not at the end.
+    /// The options of the trial, if there is one. The page's path is checked now, not at the end.
     pub(crate) fn options(&self) -> Result<Option<Options>, Failure> {
         if let Some(path) = &self.html {
             will_be_written(path)?;
@@ -93,7 +93,7 @@ impl Args {
     }
 }
 
-/// The same share of the clients, but nobody else can know whom it has.
+/// The same share of the clients, selected by a secret, so that others cannot predict it.
 pub(crate) fn secret(share: Share) -> Result<Share, Failure> {
     salt::secret(share).map_err(|e| Failure::usage(format!("read /dev/urandom: {e}")))
 }
@@ -107,11 +107,11 @@ pub(crate) fn percent(text: &str) -> Result<f64, String> {
     }
 }
 
-/// What is tried, and how.
+/// The algorithm of a trial and its options.
 pub(crate) struct Plan<'a> {
     cc: Spec,
     options: &'a Options,
-    /// What the plain group has.
+    /// Description of the plain group.
     plain: String,
 }
 
@@ -127,7 +127,7 @@ impl fmt::Display for Plan<'_> {
 }
 
 impl<'a> Plan<'a> {
-    /// The share under the algorithm, the others plain.
+    /// The rules that put the share under the algorithm and leave the others plain.
     pub(crate) fn divide(
         options: &'a Options,
         cc: &mut Spec,
@@ -151,7 +151,7 @@ impl<'a> Plan<'a> {
         Ok(Self { cc, options, plain })
     }
 
-    /// The share under a control of the kernel; nobody else is touched.
+    /// Plans a trial with the share under a control of the kernel; other clients do not change.
     pub(crate) fn in_the_kernel(options: &'a Options, cc: Spec) -> Result<Self, Failure> {
         check_share(options.share)?;
         let plain = plain_control(None);
@@ -159,7 +159,7 @@ impl<'a> Plan<'a> {
     }
 }
 
-/// The kernel's control of connections that are left alone.
+/// Description of the plain group's control: `under`, or the system's default.
 fn plain_control(under: Option<&str>) -> String {
     under.map_or_else(
         || {
@@ -171,7 +171,7 @@ fn plain_control(under: Option<&str>) -> String {
     )
 }
 
-/// With all clients under the algorithm there is nobody to compare them with.
+/// Refuses a share of all clients, because it leaves no group for comparison.
 fn check_share(share: Share) -> Result<(), Failure> {
     if share.per_mille() < 1000 {
         return Ok(());
@@ -182,14 +182,14 @@ fn check_share(share: Share) -> Result<(), Failure> {
     )))
 }
 
-/// What is known so far.
+/// The results so far.
 #[derive(Default)]
 struct Known {
     plain: Tally,
     treated: Tally,
-    /// For what it was ended.
+    /// The reason why the trial ended itself.
     stopped: Option<Effect>,
-    /// Readings that came too fast.
+    /// Number of readings that were lost because they came too fast.
     lost: u64,
     /// Connections that were closed with bytes in flight and not seen to their end.
     unseen: u64,
@@ -277,12 +277,12 @@ impl Watch {
         Arc::new(move |page| report::metrics(&lock(&known), page))
     }
 
-    /// It has ended itself.
+    /// True if the trial has ended itself.
     pub(crate) fn has_stopped(&self) -> bool {
         lock(&self.known).stopped.is_some()
     }
 
-    /// Ends, says what was found, writes the page, and returns it as JSON.
+    /// Ends the trial, reports the result, writes the page, and returns the result as JSON.
     pub(crate) fn finish(self) -> serde_json::Value {
         self.stop.store(true, Ordering::Release);
         self.thread.thread().unpark();
@@ -376,7 +376,7 @@ impl Follower {
         }
     }
 
-    /// Nothing more will be seen of this connection.
+    /// Counts a connection that ended in the middle of a transfer.
     fn gone(&self, (client, transfers): (u64, Transfers)) {
         if transfers.is_pending() {
             let group = usize::from(self.share.has(client));

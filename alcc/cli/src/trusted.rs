@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Files that decide what root does: who may write them.
+//! Write permissions of files that root relies on.
 use crate::output::note;
 use alcc_sys::{Sticky, open_owned, path_of};
 use std::fs::{self, File};
@@ -7,8 +7,8 @@ use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
-/// Warns root of a file that another user may change or exchange. It is used all the same: the
-/// administrator may have meant it.
+/// Warns root of a file that another user can change or replace. The file is used nevertheless, because
+/// the administrator may intend it.
 pub(crate) fn warn_of_writers(path: &Path) {
     if nix::unistd::geteuid().is_root()
         && let Some(who) = writers(path)
@@ -20,10 +20,10 @@ pub(crate) fn warn_of_writers(path: &Path) {
     }
 }
 
-/// Opens a file that nobody but root and this user can change or exchange.
+/// Opens a file that only root and this user can change or replace.
 ///
 /// # Errors
-/// `PermissionDenied` with the part of its path that another user has; what the system says.
+/// `PermissionDenied` with the part of its path that another user owns, or the system's error.
 pub(crate) fn open(path: &Path) -> io::Result<File> {
     let refused = |why: &str| {
         let why = format!("{} {why}: chown it to root, and chmod go-w", path.display());
@@ -52,7 +52,7 @@ pub(crate) fn open(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Who but root may write it, if it can be found.
+/// Users other than root who can write it, in words, if that can be determined.
 fn writers(path: &Path) -> Option<String> {
     let path = path.canonicalize().ok()?;
     let about = fs::metadata(&path).ok()?;

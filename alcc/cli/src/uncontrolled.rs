@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Which connections of the processes under `alcc run` were not controlled although they should
-//! have been. The kernel's list of open connections is compared with the table of connections. What
-//! is found is counted in the shared memory at once, for `alcc top` and the metrics. Standard error
-//! says it once for each program and reason.
+//! Search for connections of the processes under `alcc run` that were not controlled although they should
+//! have been. The kernel's list of open connections is compared with the table of connections. Findings
+//! are counted in the shared memory at once, for `alcc top` and the metrics. Standard error reports each
+//! program and reason once.
 //!
 //! Scans take at most 0.1 % of a core after the first second. Connections that open, send and close
-//! between two scans are known by what the kernel tells at their end, and by who listens. It drops
-//! what is too much, so the figures are lower bounds.
+//! between two scans are known by the kernel's notification at their end, and by the listening process.
+//! The kernel drops notifications under load, so the figures are lower bounds.
 use crate::holders::{Holder, holders, links};
 use crate::http::spawn;
 use crate::loader;
@@ -65,11 +65,12 @@ const SEGMENTS: u64 = 4;
 /// Maximum number of lines while the program runs, because its own output is more important.
 const MAX_LINES: usize = 20;
 
-/// If more connections end between two scans than the kernel keeps for us (some hundred), it is not
-/// asked to tell of each: that takes some microseconds. It is asked again after so many scans.
+/// Number of scans without notifications of ended connections. They are switched off if more connections
+/// end between two scans than the kernel's queue holds (some hundred), because each takes some
+/// microseconds.
 const AGAIN: u32 = 256;
 
-/// A process that listens.
+/// A listening process.
 struct Owner {
     holder: Holder,
     program: String,
@@ -82,11 +83,11 @@ pub(crate) struct Wanted {
     /// The shared memory and the library, which every reached process has mapped.
     pub(crate) shared: PathBuf,
     pub(crate) library: PathBuf,
-    /// Say nothing on standard error.
+    /// Print nothing on standard error.
     pub(crate) quiet: bool,
 }
 
-/// The search, in a thread of its own.
+/// The search, in a separate thread.
 pub(crate) struct Search {
     stop: Arc<AtomicBool>,
     thread: Option<std::thread::JoinHandle<Vec<NotControlled>>>,
@@ -128,7 +129,7 @@ impl Search {
         }
     }
 
-    /// Ends, and returns what was found.
+    /// Ends the search and returns the findings.
     pub(crate) fn finish(mut self) -> Vec<NotControlled> {
         self.stop.store(true, Ordering::Release);
         let Some(thread) = self.thread.take() else {
@@ -145,9 +146,9 @@ type Found = BTreeMap<(String, Missed), NotControlled>;
 struct Scan {
     wanted: Wanted,
     sockets: Option<Sockets>,
-    /// `None`: too many end, or the kernel does not tell.
+    /// Notifications of ended connections. `None`: there are too many, or the kernel does not send them.
     ended: Option<Ended>,
-    /// Who listens on a port, by the inode of the listening socket; `None`: not below us.
+    /// The process that listens on a port, with the inode of the listening socket; `None`: not below us.
     listeners: BTreeMap<u16, (u32, Option<Owner>)>,
     /// Ports that were listened on: connections to them were accepted.
     listened: BTreeSet<u16>,
@@ -252,7 +253,7 @@ impl Scan {
         true
     }
 
-    /// Looks once for who has a listening socket.
+    /// Searches once for the processes that hold a listening socket.
     fn know_listeners(&mut self, open: &[TcpSocket]) {
         let is_new = |s: &&TcpSocket| {
             let known = self.listeners.get(&s.local.port());
@@ -275,7 +276,7 @@ impl Scan {
         }
     }
 
-    /// What has ended since the last time.
+    /// The connections that have ended since the last call.
     fn take_ended(&mut self) -> Vec<TcpSocket> {
         let Some(ended) = &mut self.ended else {
             if self.looks.is_multiple_of(AGAIN) {
@@ -290,7 +291,7 @@ impl Scan {
         all
     }
 
-    /// Counts what has ended unseen.
+    /// Counts connections that have ended unseen.
     fn count_ended(&mut self, all: &[TcpSocket]) {
         for s in all {
             let unseen = self.wanted.segment.unseen(s.cookie, s.sent);
@@ -333,9 +334,9 @@ impl Scan {
             .collect()
     }
 
-    /// How many bytes of it no algorithm has let through. Where the library has counted what passed
-    /// through it, in whichever process, the rest of what the kernel has sent is uncontrolled.
-    /// Otherwise it is all or nothing.
+    /// Number of its bytes that were sent without an algorithm. If the library has counted bytes of the
+    /// connection, in any process, the remaining bytes that the kernel has sent are uncontrolled.
+    /// Otherwise all bytes are, or none.
     fn missed(&self, s: &TcpSocket, passed: Option<Passed>) -> u64 {
         match (passed, self.wanted.segment.unseen(s.cookie, s.sent)) {
             (Some(Passed::Failed), _) | (Some(Passed::Nothing) | None, None) => s.sent,
@@ -397,7 +398,7 @@ impl Scan {
         self.suspects.insert(s.cookie, (place, missed));
     }
 
-    /// Its program, and why it was not controlled. `None`: it is, and only not shown.
+    /// Its program, and the reason why it was not controlled. `None`: it is controlled, but not shown.
     fn suspect(&self, holder: &Holder, s: &TcpSocket) -> Option<(String, Missed)> {
         let pid = holder.pid;
         let program = program(pid)?;
@@ -418,7 +419,7 @@ impl Scan {
         Some((program, why))
     }
 
-    /// Why a program that has the library was not reached by it.
+    /// The reason why the library did not control a program that has loaded it.
     fn not_reached(&self, holder: &Holder, streams: bool) -> Missed {
         let pid = holder.pid;
         if self.wanted.segment.failed().contains(&pid) {
@@ -443,7 +444,7 @@ impl Scan {
         }
     }
 
-    /// Prints what is new since the last scan.
+    /// Prints the new findings since the last scan.
     fn say(&mut self) {
         let lines = self.said.len() + self.said_bypassed.len();
         if self.wanted.quiet || lines >= MAX_LINES {
@@ -515,7 +516,7 @@ fn program(pid: u32) -> Option<String> {
     Some(one_line(program.trim_end()))
 }
 
-/// Why a program does not have the library.
+/// The reason why a program has not loaded the library.
 fn not_loaded(pid: u32) -> Missed {
     let program = format!("/proc/{pid}/exe");
     loader::not_loaded(Path::new(&program)).unwrap_or(Missed::NotLoaded)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The command line. clap's errors of several lines become one line, as all other errors.
+//! The command line. clap's errors of several lines become one line, as all other errors are.
 mod idle;
 
 pub use self::idle::{Given, Idle};
@@ -16,8 +16,8 @@ use std::io::IsTerminal;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::process::ExitCode;
 
-/// Reads the words of the command line. Help and version are printed here: then, and after a
-/// mistake, there is nothing to run.
+/// Parses the command line. Help and version are printed here; then, and after an error, there is no
+/// command to run.
 pub fn parse<T: FromArgMatches>(
     of: &Program,
     program: Command,
@@ -29,7 +29,7 @@ pub fn parse<T: FromArgMatches>(
 /// The same, of these words, for tests.
 ///
 /// # Errors
-/// What there is to say in the place of running a command.
+/// Help, the version, or an error, to print instead of running a command.
 pub fn matches(
     of: &Program,
     mut program: Command,
@@ -71,8 +71,8 @@ fn elsewhere(of: &Program, words: &[OsString]) -> Option<String> {
     })
 }
 
-/// An option or word of the command, and what was typed for it. Of CMD only the name: its words are
-/// its own.
+/// An option or argument of the command, and its typed values. Only the name of CMD is included, because
+/// its arguments are passed to it.
 type Typed<'a> = (&'a Arg, Vec<&'a OsStr>);
 
 fn typed<'a>(program: &'a Command, matches: &'a ArgMatches) -> Vec<Typed<'a>> {
@@ -102,8 +102,7 @@ fn name(arg: &Arg) -> String {
     }
 }
 
-/// What is wrong if a value is empty: a shell makes such of a variable that is not set, and
-/// no option means anything by it.
+/// Error for an empty value. A shell substitutes one for an unset variable, and no option accepts it.
 fn empty(typed: &[Typed<'_>]) -> Option<String> {
     let is_empty = |(_, values): &&Typed<'_>| values.iter().any(|value| value.is_empty());
     let (arg, _) = typed.iter().find(is_empty)?;
@@ -113,7 +112,7 @@ fn empty(typed: &[Typed<'_>]) -> Option<String> {
     ))
 }
 
-/// The options that name a file to be written.
+/// The options that name an output file.
 const OUTPUTS: &[&str] = &[
     "csv",
     "figure",
@@ -129,8 +128,8 @@ const OUTPUTS: &[&str] = &[
     "transfers",
 ];
 
-/// What is wrong if a file that would be written is that of another option, or one that is read: it
-/// would be lost.
+/// Error for an output file that another option also names, as output or input: its content would be
+/// lost.
 fn overwritten(typed: &[Typed<'_>]) -> Option<String> {
     let is_output = |arg: &Arg| {
         let mut names = arg.get_value_names().unwrap_or_default().iter();
@@ -146,7 +145,7 @@ fn overwritten(typed: &[Typed<'_>]) -> Option<String> {
         let (other, _) = others.find(|(other, values)| {
             let is_it = |value: &&OsStr| match (fs::metadata(file), fs::metadata(value)) {
                 (Ok(a), Ok(b)) => a.is_file() && (a.dev(), a.ino()) == (b.dev(), b.ino()),
-                // Of two that are not there yet the names are compared.
+                // Two files that do not exist yet are compared by name.
                 (Err(_), Err(_)) => is_output(other) && file == *value,
                 _ => false,
             };
@@ -296,8 +295,8 @@ fn in_words(line: String) -> String {
 /// do. clap only says that it is unexpected, or that others are missing.
 pub type Hint = (&'static str, &'static str, &'static str);
 
-/// What to do instead, if it is a known mistake: an option that the command has not, or one without
-/// those that it needs.
+/// Hint for a known mistake: an option that the command does not have, or one without the options that it
+/// needs.
 fn hint(
     error: &clap::Error,
     name: &str,
@@ -375,7 +374,7 @@ mod tests {
         ] {
             assert!(found(line).unwrap().contains(part), "{line}");
         }
-        // What follows the program's name is the program's.
+        // Arguments after the program's name are passed to it.
         for line in [
             "alcc run -- sh -c ",
             "alcc run sh -c ",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Numbers and remarks as people read them.
+//! Numbers and remarks in words.
 use crate::output::note;
 use alcc_socket::Enforcement;
 
@@ -28,7 +28,7 @@ pub(crate) fn gate(enforcement: &Enforcement, closed: u64) -> String {
     }
 }
 
-/// Says that so many connections do not have the congestion control that was asked for, if any.
+/// Notes the number of connections that were refused the requested congestion control, if any.
 pub(crate) fn note_refused(connections: u64, under: &str) {
     if connections > 0 {
         note(format_args!(
@@ -69,7 +69,7 @@ mod tests {
         assert_eq!(said("gate", 0), "; the gate closed 0 times");
         assert_eq!(said("bpf", 0), "");
         assert_eq!(said("pacing", 0), "");
-        // Some of its connections could not have what was asked for.
+        // Some of its connections were refused the requested control.
         assert_eq!(said("bpf", 1), "; the gate closed 1 time");
     }
 }

@@ -9,7 +9,7 @@ mod controls;
 mod kernel;
 #[path = "support/starts.rs"]
 mod starts;
-#[allow(dead_code, reason = "this server is no nginx")]
+#[allow(dead_code, reason = "this server is not nginx")]
 mod support;
 #[path = "support/wait.rs"]
 mod wait;
@@ -34,7 +34,7 @@ use support::World;
 use wait::listens;
 
 const PORT: u16 = 9000;
-/// What happens at all happens within this time, on an emulated machine as well.
+/// Time limit for every event, also on an emulated machine.
 const PATIENCE: Duration = Duration::from_secs(100);
 
 /// Waits until it is so, and returns what made it so.
@@ -464,7 +464,7 @@ fn control_of(socket: &TcpStream) -> String {
     name.to_string_lossy().trim_end_matches('\0').to_owned()
 }
 
-/// Who closes a socket that is steered by another process is seen to close at once.
+/// When a server closes a socket that another process steers, its client sees the end at once.
 #[test]
 fn a_steered_servers_close_is_seen_at_once() {
     if support::impossible() {
@@ -529,9 +529,9 @@ fn a_steered_servers_close_is_seen_at_once() {
     done("bpf unload");
 }
 
-/// What an epoll server sees that ends its registrations by close(2) alone: how many connections it
-/// has closed, and the events it got for one of them. Where a server keeps a pointer, each of these
-/// is a use after free.
+/// An epoll server that ends its registrations by close(2) alone: the number of connections that it
+/// has closed, and of events it got for one of them. In a server that stores a pointer, each such
+/// event is a use after free.
 fn stale_events(listener: &TcpListener) -> (usize, usize) {
     const LIFE: Duration = Duration::from_millis(200);
     listener.set_nonblocking(true).unwrap();
@@ -784,7 +784,7 @@ fn an_algorithm_that_starts_slowly_keeps_its_sockets() {
     // By its own window, which the kernel alone would not have.
     let top = shown(&|c| c["algorithm"] == "slow" && c["cwnd_segments"] == 8);
     assert_eq!(top["feedback"], "bpf");
-    // Still, after twice the kernel's patience. Who is not let run for so long takes it again.
+    // It still does after twice the kernel's patience. A process that was not scheduled meanwhile takes it again.
     std::thread::sleep(Duration::from_secs(1));
     wait_for("it is steered", || {
         (control_of(&server) == "alcc_window").then_some(())

@@ -336,7 +336,7 @@ fn a_table_on_a_terminal_fits_and_ends_by_q() {
     server.stop();
 }
 
-/// Who starts a server and switches it off at once must not be told that nobody heard of it.
+/// A server can be switched off directly after its start, without an error that no process received the command.
 #[test]
 fn a_run_that_has_just_started_takes_orders() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What `cargo deny check licenses bans sources` asks of the product, from the same `deny.toml`:
-//! the tool takes minutes to build, so not every machine has it.
+//! The checks of `cargo deny check licenses bans sources` for the product, from the same `deny.toml`.
+//! The tool takes minutes to build, so not every machine has it.
 #[path = "support/root.rs"]
 mod root;
 

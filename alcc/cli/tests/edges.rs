@@ -50,8 +50,8 @@ fn place(name: &str) -> (&'static str, usize) {
         })
 }
 
-/// What a pure crate may use from outside this workspace. `proptest` and the like are for its tests
-/// and not counted.
+/// Dependencies of pure crates from outside this workspace. `proptest` and the like are for tests and
+/// not counted.
 const PURE_OUTSIDE: &[&str] = &[
     // Only the derived options of `results`, and only where the feature asks for them.
     "clap",
@@ -201,7 +201,7 @@ fn pure_crates_stay_pure() {
     }
 }
 
-/// What bindings may use beside pure crates: they run on machines that are not Linux.
+/// Crates that bindings can use in addition to pure ones: bindings also run on systems other than Linux.
 const BINDINGS_BESIDE_PURE: &[&str] = &["files"];
 
 #[test]

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What algorithms say of themselves comes out of a running program: `alcc run --log` and `alcc
-//! log`. On loopback.
+//! Events of the algorithms of a running program, by `alcc run --log` and `alcc log`, over loopback.
 #[path = "support/lacks.rs"]
 mod lacks;
 #[path = "support/wait.rs"]
@@ -16,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use wait::wait_for;
 
-/// A program that listens, says where, and sends so many bytes to one client.
+/// A program that listens, prints its port, and sends a given number of bytes to one client.
 fn sender(dir: &Path) -> Option<PathBuf> {
     let program = dir.join("sender");
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c/sender.c");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a server under `alcc run` has to bear from outside: many short connections without losing a
-//! descriptor, a thread or memory; clients that reset, that never read, that vanish; and its own
-//! end in the middle of a transfer.
+//! Faults that a server under `alcc run` must survive: many short connections without losing a
+//! descriptor, a thread or memory; clients that reset, that never read, that vanish; and its own end
+//! in the middle of a transfer.
 //!
 //! `make soak` runs the long form: `cargo test --test faults -- --ignored --nocapture`.
 #[path = "../../bpf/tests/support/mod.rs"]
@@ -43,8 +43,8 @@ const GROWTH: u64 = 1024;
 /// Threads of a server that serves nobody: its own and the library's.
 const THREADS: usize = 2;
 
-/// What the server has once it has closed the last connection and its thread has ended. A client
-/// sees the end of the stream earlier: so the least that is seen counts, for at most 10 s.
+/// The server's resources once it has closed the last connection and its thread has ended. A client
+/// sees the end of the stream earlier, so the minimum within at most 10 s counts.
 fn at_rest(server: &Server, descriptors: usize) -> Usage {
     let deadline = Instant::now() + Duration::from_secs(10);
     loop {
@@ -66,7 +66,7 @@ fn read_all(mut from: TcpStream) -> usize {
     got.len()
 }
 
-/// What comes from the server until the end, and the longest time in which nothing came.
+/// The number of bytes from the server until the end, and the longest silence.
 fn silence(mut from: TcpStream) -> (usize, Duration) {
     from.set_read_timeout(Some(Duration::from_secs(20)))
         .unwrap();
@@ -191,8 +191,8 @@ fn clients_that_never_read_hold_nobody_up() {
 
 const DEAF: usize = 50;
 
-/// What clients that never read cost is counted in wake-ups. A busy machine makes them fewer. Then
-/// they read again, and get everything.
+/// Number of wake-ups that clients cause which never read. A busy machine has fewer. Afterwards the
+/// clients read again, and get everything.
 fn wake_ups(by: &str, mode: &str) -> u64 {
     let server = Server::enforced(by, mode, DEAF, 3_000_000);
     let silent: Vec<_> = (0..DEAF).map(|_| server.connect()).collect();

@@ -94,7 +94,7 @@ impl Server {
         line.trim().to_owned()
     }
 
-    /// What it said on standard error; all has arrived.
+    /// Its standard error, after everything has arrived.
     fn ends(mut self) -> String {
         drop(self.words);
         let mut line = String::new();

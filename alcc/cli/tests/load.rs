@@ -351,7 +351,7 @@ fn mounts() -> String {
     std::fs::read_to_string("/proc/thread-self/mountinfo").unwrap()
 }
 
-/// What only looks makes nothing, and what loads makes nothing where another user could exchange it.
+/// A survey creates nothing, and loading creates nothing that another user could replace.
 #[test]
 fn the_folder_is_roots_alone() {
     if !root() {
@@ -396,7 +396,7 @@ fn the_folder_is_roots_alone() {
     done("bpf unload");
 }
 
-/// What a version before has loaded is found, and ended by one command.
+/// The controls of an older version are found, and ended by one command.
 #[test]
 fn what_an_older_version_has_loaded() {
     const OLD: &str = "/run/alcc/bpf";
@@ -427,7 +427,7 @@ fn what_an_older_version_has_loaded() {
     done("bpf unload");
 }
 
-/// What the next client of a listener has.
+/// The control of the next connection of a listener.
 fn accepted(listener: &TcpListener) -> String {
     let _client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let (server, _) = listener.accept().unwrap();

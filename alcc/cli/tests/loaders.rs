@@ -272,7 +272,7 @@ fn a_path_with_a_space_or_a_colon_is_refused_in_one_line() {
     }
 }
 
-/// What the library sleeps for is the kernel's time.
+/// The library sleeps by the kernel's clock.
 #[test]
 fn under_a_shifted_clock_an_epoll_server_goes_on() {
     let dir = tempfile::tempdir().unwrap();
@@ -326,8 +326,8 @@ fn under_a_shifted_clock_an_epoll_server_goes_on() {
     assert!(report["gate_closed"].as_u64().unwrap() > 0, "{report}");
 }
 
-/// What is done in another linker namespace (dlmopen) does not pass the library. A registration that
-/// it has not seen holds back nothing, and what passes is counted.
+/// Calls in another linker namespace (dlmopen) do not pass through the library. A registration that it
+/// has not seen holds back nothing, and the bytes are counted.
 #[test]
 fn registrations_of_another_linker_namespace_hold_nobody_back() {
     let dir = tempfile::tempdir().unwrap();

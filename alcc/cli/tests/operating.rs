@@ -262,7 +262,7 @@ fn a_library_that_cannot_be_loaded_is_found_before_the_start() {
     }
 }
 
-/// Who has installed the program has no sources to build.
+/// An installed program has no sources to build, so the hint depends on its folder.
 #[test]
 fn a_program_without_its_library_says_what_to_do_where_it_is() {
     let dir = tempfile::tempdir().unwrap();
@@ -557,7 +557,7 @@ fn alone(script: &str) -> Option<Output> {
     done
 }
 
-/// What both scripts need.
+/// Common part of both scripts.
 const TOOLS: &str = r#"
 import ctypes, fcntl, mmap, os, shutil, signal, stat, subprocess, sys, tempfile, time
 ALCC = os.environ["ALCC"]
@@ -845,7 +845,7 @@ fn a_server_starts_wherever_the_shared_memory_cannot_be() {
     }
 }
 
-/// Whatever keeps alcc from its part, the server starts, as its child, and its status counts.
+/// If alcc cannot start its control for any reason, the server still starts as its child, and its status counts.
 #[test]
 fn or_plain_starts_the_server_whatever_alcc_lacks() {
     let dir = tempfile::tempdir().unwrap();

@@ -18,7 +18,7 @@ const PORT: u16 = 9000;
 /// Some 2.7 s.
 const BYTES: usize = 4_000_000;
 
-/// What it printed; it must have worked.
+/// Its output; the command must succeed.
 fn done(args: &str) -> String {
     let out = Command::new(env!("CARGO_BIN_EXE_alcc"))
         .args(args.split(' '))

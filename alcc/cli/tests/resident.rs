@@ -66,7 +66,7 @@ fn undone() -> u64 {
     undos.map(|(_, value)| value.parse::<u64>().unwrap()).sum()
 }
 
-/// What a transfer showed.
+/// Measurements of a transfer.
 #[derive(Debug)]
 struct Seen {
     mbps: f64,
@@ -233,7 +233,7 @@ fn is_reached(resident: &Resident, trace: &Trace) {
         // stack's events it would be half of the window, 15 on the one link and 72 on the
         // other.
         for seen in [&lossy, &broken] {
-            // Of what passed in 40 ms at least so many packets.
+            // At least this number of the packets that passed in 40 ms.
             let used = seen.mbps * 1e6 / 8.0 * 0.04 / 1500.0;
             let least = (0.8 * used).min(20.0) as u64;
             assert!(

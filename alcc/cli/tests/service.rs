@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What stands in front of a server must not be noticed by it, nor by whoever started it: signals,
-//! how it ends and stops, what it is started with, socket activation. Each is compared with the
-//! same program without us.
+//! Neither a server nor its parent process may notice `alcc run` in between: signals, exit and stop,
+//! inherited state, socket activation. Each is compared with the same program without it.
 #[path = "support/lacks.rs"]
 mod lacks;
 #[path = "support/root.rs"]
@@ -283,7 +282,7 @@ fn becomes(pid: i32, states: &str) {
     }
 }
 
-/// What `waitpid` says of a child that stops or ends within 20 s.
+/// The status from `waitpid` for a child that stops or ends within 20 s.
 fn stopped(ready: &Ready) -> Option<libc::c_int> {
     let began = Instant::now();
     let flags = libc::WUNTRACED | libc::WNOHANG;
@@ -346,7 +345,7 @@ fn a_program_that_stops_stops_us_and_both_go_on() {
     }
 }
 
-/// Whoever stops the program alone continues it alone: we go on meanwhile.
+/// If only the program is stopped, it is also continued alone, while alcc keeps running.
 #[test]
 fn a_program_stopped_by_itself_does_not_stop_us() {
     let Some(program) = witness() else { return };
@@ -372,9 +371,9 @@ fn block(page: &str, word: &str) -> String {
         .replace("/etc/alcc.toml", "/run/alcc.toml")
 }
 
-/// What docs/operating.md tells administrators to write, under a real systemd: the drop-ins of nginx
-/// (with the page's hardening) and of HAProxy (with Debian's unit) start, reload and stop, also with
-/// a mistake in the file and without alcc.
+/// The drop-ins of docs/operating.md for nginx (with the page's hardening) and HAProxy (with Debian's
+/// unit) start, reload and stop under a real systemd, also with a mistake in the file and without
+/// alcc.
 #[test]
 fn the_drop_ins_of_the_pages_work_under_systemd() {
     let unpacked = root::root().join("target/deps/root");

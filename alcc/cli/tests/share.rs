@@ -29,7 +29,7 @@ const CC: &str = "fixed:window=24";
 const CONNECTIONS: usize = 6;
 /// 24 segments of 1448 bytes in each round trip.
 const ONE_WINDOW_MBPS: f64 = 24.0 * 1448.0 * 8.0 / 40e3;
-/// Whoever connects is one of six a moment later.
+/// Time after which all six connections are established.
 const SETTLES: Duration = Duration::from_millis(1500);
 const COUNTED: Duration = Duration::from_secs(2);
 /// A busy machine sends less, or does not hold back for a while: then it is asked again.
@@ -224,7 +224,7 @@ impl Drop for Server {
     }
 }
 
-/// What six connections of a server have together, Mbit/s.
+/// The total rate of six connections of a server, Mbit/s.
 fn six(door: Door<'_>, options: &[&str]) -> f64 {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(door, folder.path(), options);

@@ -161,12 +161,12 @@ for attempt in range(200):
     time.sleep(0.05)
 "#;
 
-/// What most trials here run over.
+/// The link of most trials here.
 const SLOW: &str = "--delay 20ms --down 20mbit";
 
-/// A trial with so many clients, half of them under `cc`, each getting so many bytes: its report,
-/// or `None` if this machine makes no namespaces. Reno has no HyStart, so it fills the queue when
-/// it starts.
+/// The report of a trial with `clients` clients, half of them under `cc`, each of which gets `bytes`
+/// bytes, or `None` if this machine cannot create namespaces. Reno has no HyStart, so it fills the
+/// queue when it starts.
 fn trial(cc: &str, clients: u32, bytes: u32) -> Option<(Value, String)> {
     tried(cc, clients, bytes, &Way::Preloaded(SERVER))
 }
@@ -642,8 +642,8 @@ impl Drawn {
     }
 }
 
-/// What the statistics promise, with RTTs of an emulated link and not of a simulation. The window
-/// plants the difference: it ends where a fifth of the queue is left.
+/// The error rates of the statistics, with RTTs of an emulated link and not of a simulation. The window
+/// causes the difference: it ends where a fifth of the queue remains.
 #[test]
 #[ignore = "eight minutes: cargo test -p alcc-cli --test trial -- --ignored"]
 fn five_hundred_transfers_find_a_fifth_and_do_not_find_nothing() {

@@ -69,7 +69,7 @@ fn connect(port: u16, mptcp: bool) -> TcpStream {
     }
 }
 
-/// What was to be seen of a run.
+/// Observations of a run.
 struct Seen {
     report: Value,
     said: String,
@@ -78,8 +78,8 @@ struct Seen {
     page: String,
 }
 
-/// What is shown of a run while it transfers, as soon as something is shown to be uncontrolled;
-/// `None`: it was over before.
+/// The display of a run during a transfer, as soon as it shows an uncontrolled connection; `None`: the run
+/// ended before.
 fn look(pid: u32, socket: &Path) -> Option<(Value, String)> {
     let top = Command::new(env!("CARGO_BIN_EXE_alcc"))
         .args(["top", "--once", "--json", "--run", &pid.to_string()])
@@ -322,7 +322,7 @@ fn the_rest_of_a_call_without_copying_is_counted() {
     assert!(said.contains("MSG_ZEROCOPY"), "{said}");
 }
 
-/// What everybody tries first, and why it shows nothing.
+/// The first attempts of most users, and the reason why they show no effect.
 #[test]
 fn connections_left_alone_are_counted_with_the_option_that_would_control_them() {
     let dir = tempfile::tempdir().unwrap();

@@ -95,7 +95,7 @@ struct Which {
 }
 
 impl Which {
-    /// One for each port.
+    /// One selection for each port.
     fn selections(&self) -> Vec<Selection> {
         let selection = |port| Selection {
             port,
@@ -113,7 +113,7 @@ impl Which {
             .collect()
     }
 
-    /// For what takes one port only.
+    /// The selection, for `what`, which takes one port only.
     fn selection(&self, what: &str) -> Result<Selection, Failure> {
         match <[Selection; 1]>::try_from(self.selections()) {
             Ok([selection]) => Ok(selection),
@@ -123,7 +123,7 @@ impl Which {
         }
     }
 
-    /// The cgroup whose future connections are switched too.
+    /// The cgroup whose future connections are also switched.
     fn cgroup(&self) -> Result<PathBuf, Failure> {
         if let Some(cgroup) = &self.cgroup {
             return Ok(cgroup.clone());
@@ -170,7 +170,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
             .selection(&format!("{} in this process", args.algorithm))?;
         if args.dry_run {
             let mut found = look(&selection).map_err(failure)?;
-            // What listens stays as it is: this process takes what is accepted.
+            // Listening sockets do not change: this process takes over accepted connections.
             found.retain(|f| f.peer.is_some());
             return done(
                 args,
@@ -208,9 +208,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The unit, scope or container to which a cgroup belongs, and the first folder above that is none's.
-/// systemd removes the cgroup of a unit when that stops, and what was chosen for it goes without a
-/// word. Who runs within the unit does so at each of its starts: `None`.
+/// The unit, scope or container to which a cgroup belongs, and the first folder above that belongs to none.
+/// systemd removes the cgroup of a unit when the unit stops, and the selection for it silently ends.
+/// `None` if this process runs within the unit, because it then runs at each start.
 pub(crate) fn unit_of(cgroup: &Path) -> Option<(&Path, &Path)> {
     let is_unit = |folder: &&Path| {
         let kind = folder.extension();
@@ -225,7 +225,7 @@ pub(crate) fn unit_of(cgroup: &Path) -> Option<(&Path, &Path)> {
     Some((unit, outermost.parent().unwrap_or(outermost)))
 }
 
-/// Refuses what holds for connections to come, if it would end with the next restart.
+/// Refuses a selection for future connections that would end with the next restart of the unit.
 fn outlives_its_unit(args: &Args, trial: bool) -> Result<(), Failure> {
     let which = &args.which;
     let what = match (args.future, trial) {
@@ -247,7 +247,7 @@ fn outlives_its_unit(args: &Args, trial: bool) -> Result<(), Failure> {
     )))
 }
 
-/// What was selected, and with `--dry-run` what would be.
+/// Switches the selected connections and returns them; with `--dry-run` only returns them.
 fn switch(args: &Args, selection: &Selection, control: &Chosen) -> Result<Vec<Found>, Failure> {
     if args.dry_run {
         return look(selection).map_err(failure);
@@ -281,7 +281,7 @@ fn done(
     Ok(ExitCode::SUCCESS)
 }
 
-/// What matches, and what it runs.
+/// The matching connections and their controls.
 fn look(selection: &Selection) -> Result<Vec<Found>, BpfError> {
     alcc_bpf::survey(selection).or_else(|why| match momentary::attach(selection, None) {
         Ok(found) if momentary::is_worth_a_try(&why) && !found.is_empty() => Ok(found),
@@ -289,8 +289,8 @@ fn look(selection: &Selection) -> Result<Vec<Found>, BpfError> {
     })
 }
 
-/// Each socket by a descriptor, where BPF cannot be had for the reason `why`. Nothing of that kind:
-/// then the reason stands.
+/// Switches each socket by a descriptor, if BPF is not available for the reason `why`. Returns that
+/// reason if no socket was switched.
 fn without_bpf(
     selection: &Selection,
     control: &Chosen,
@@ -311,7 +311,7 @@ fn without_bpf(
     }
 }
 
-/// For people who look at what runs.
+/// The selection in words, for `alcc top` and messages.
 fn what(args: &Args, verb: &str) -> String {
     let which = &args.which;
     let ports: Vec<_> = which.port.iter().map(u16::to_string).collect();
@@ -379,7 +379,7 @@ pub(crate) fn detach(args: &DetachArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Gives all sockets back what they had; how many.
+/// Gives all sockets their earlier control back. Returns their number.
 pub(crate) fn give_all_back() -> Result<usize, Failure> {
     let found = alcc_bpf::detach(&Selection::default()).map_err(failure)?;
     match found.iter().find_map(|f| f.error.as_ref()) {
@@ -393,7 +393,7 @@ fn resident() -> String {
     names.join(", ")
 }
 
-/// The control of the kernel that is the chosen algorithm; `None`: it runs in this process.
+/// The control of the kernel for the chosen algorithm; `None`: it runs in this process.
 fn control(algorithm: &Spec, registry: &Registry) -> Result<Option<Chosen>, Failure> {
     if !algorithm.options.is_empty() {
         registry.build(algorithm).map_err(Failure::usage)?;
@@ -410,8 +410,8 @@ fn control(algorithm: &Spec, registry: &Registry) -> Result<Option<Chosen>, Fail
     )))
 }
 
-/// A control that the kernel has already, or an algorithm that this process runs. BPF programs
-/// cannot load the kernel's modules.
+/// Checks that the kernel has the control, or that this process can run the algorithm. BPF programs
+/// cannot load kernel modules.
 fn in_the_kernel(algorithm: &Spec, registry: &Registry) -> Result<Option<Chosen>, Failure> {
     let there = alcc_pipe::Controls::available().map_err(Failure::usage)?;
     let name = algorithm.to_string();
@@ -452,7 +452,7 @@ fn show(found: &[Found], did: &str, now: Option<&Chosen>, json: bool) -> Result<
     Ok(())
 }
 
-/// How many of what kind. `now`: the control that they have by what was done.
+/// Number of sockets of each kind, in words. `now`: the control that they have now.
 fn summary(found: &[Found], did: &str, now: Option<&Chosen>) -> String {
     let mut kinds: BTreeMap<(String, bool), usize> = BTreeMap::new();
     for f in found.iter().filter(|f| f.error.is_none()) {

@@ -45,7 +45,7 @@ struct Load {
     show: Show,
     /// Let users of this group set the window of alcc_window for their own sockets
     ///
-    /// 'alcc run' needs this right. Without it only root has it; 'root' revokes it.
+    /// 'alcc run' then uses it, too. By default only root can set the window; 'root' restores that.
     #[arg(long, value_name = "G", value_parser = group)]
     group: Option<u32>,
     /// Let the programs in this cgroup steer their own sockets by socket options
@@ -57,7 +57,7 @@ struct Load {
     door: Vec<PathBuf>,
 }
 
-/// Its number.
+/// The number of a group.
 fn group(name: &str) -> Result<u32, String> {
     if let Ok(number) = name.parse() {
         return Ok(number);
@@ -68,7 +68,7 @@ fn group(name: &str) -> Result<u32, String> {
     }
 }
 
-/// Its name, or else its number.
+/// The name of a group, or else its number.
 fn group_name(number: u32) -> String {
     match nix::unistd::Group::from_gid(number.into()) {
         Ok(Some(group)) => group.name,
@@ -109,7 +109,7 @@ pub(crate) fn failure(error: BpfError) -> Failure {
     }
 }
 
-/// The algorithm that this control is, if it is one.
+/// The algorithm of this control, if it is one.
 fn algorithm(control: &Control) -> Option<&'static str> {
     let resident = RESIDENT.iter().find(|r| r.control == *control);
     resident.map(|r| r.algorithm)
@@ -166,7 +166,7 @@ fn load(args: &Load) -> Result<String, BpfError> {
     Ok(text)
 }
 
-/// Who sets the window.
+/// The users who can set the window, in words.
 fn for_whom(group: u32) -> String {
     match group {
         0 => "its window is root's alone".to_owned(),
@@ -275,7 +275,7 @@ fn what_it_costs(cost: Option<Cost>) -> String {
     )
 }
 
-/// A choice for connections to come, for programs.
+/// A choice for future connections, as JSON.
 pub(crate) fn choice_as_json(choice: &Choice) -> serde_json::Value {
     serde_json::json!({"name": choice.name, "cgroup": choice.cgroup})
 }

@@ -118,10 +118,10 @@ const MAX_WAIT: Duration = Duration::from_millis(500);
 /// Time for a program that has just been started to load the library.
 const MAX_START: Duration = Duration::from_secs(2);
 
-/// What is told to the processes.
+/// A command to the processes of a run.
 enum Order {
     More(Vec<Command>),
-    /// These in the place of all others.
+    /// Commands that replace all earlier ones.
     File(PathBuf, Vec<Command>),
 }
 
@@ -165,7 +165,7 @@ impl Order {
         }
     }
 
-    /// Whether this connection has to follow.
+    /// True if the command applies to this connection.
     fn covers(&self, peer: &Peer) -> bool {
         match self {
             Self::More(commands) => commands.iter().any(|command| command.covers(peer)),
@@ -224,7 +224,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     }
 }
 
-/// Switches all runs off that this user has. None: nothing to do.
+/// Switches off all runs of this user, if there are any.
 pub(crate) fn off() -> Result<(), Failure> {
     if crate::runs::all().is_empty() {
         return Ok(());
@@ -241,7 +241,7 @@ pub(crate) fn off() -> Result<(), Failure> {
     .map(drop)
 }
 
-/// The order is given, but none of the run's processes has the library, so that nobody follows. A
+/// Error if the command was given but none of the run's processes has the library, so that none follows. A
 /// program that has just been started gets time to load it.
 fn unloaded(order: &Order, run: &Running, until: Instant) -> Option<Failure> {
     let is_loaded = || run.kind != "run" || run.segment.totals().processes > 0;
@@ -258,7 +258,7 @@ fn unloaded(order: &Order, run: &Running, until: Instant) -> Option<Failure> {
     None
 }
 
-/// Gives one run the order.
+/// Gives the command to one run.
 fn give(order: &Order, run: &Running) -> Result<Commands, Failure> {
     order
         .give(&run.segment)

@@ -119,7 +119,7 @@ fn apply(from: &From) -> Result<ExitCode, Failure> {
     })
 }
 
-/// Puts alcc's own controls into the kernel, if a rule names one that is not there.
+/// Registers alcc's own controls with the kernel, if a rule names one that is not registered.
 fn load(rules: &[Rule]) -> Result<(), BpfError> {
     let loaded = alcc_bpf::loaded();
     let is_missing = |rule: &Rule| {
@@ -197,7 +197,7 @@ fn log_changes(seen: &[Seen], why: impl Fn(Option<usize>) -> String) {
     }
 }
 
-/// Why the policy steps back.
+/// The reason why the policy does not apply to a connection. `None`: it applies.
 fn chosen_by(whose: Whose) -> Option<&'static str> {
     match whose {
         Whose::System | Whose::Policy => None,
@@ -255,7 +255,7 @@ fn rollback(json: bool) -> Result<ExitCode, Failure> {
     }
 }
 
-/// Ends it, and logs what is given back. `None`: there was none.
+/// Ends the policy, and logs the restored controls. `None`: there was none.
 pub(crate) fn roll_back() -> Result<Option<Vec<Seen>>, Failure> {
     let Some(walk) = kernel::rollback().map_err(failure)? else {
         return Ok(None);
@@ -267,7 +267,7 @@ pub(crate) fn roll_back() -> Result<Option<Vec<Seen>>, Failure> {
     Ok(Some(walk.seen))
 }
 
-/// Says that connections may have been missed.
+/// Notes that connections may have been missed.
 fn note_unreached(namespaces: usize) {
     if namespaces > 0 {
         note(format_args!(

@@ -87,11 +87,11 @@ pub struct Args {
     max_total: Option<Bytes>,
 }
 
-/// A transfer whose other flows do not come is over after so long.
+/// Time after which a transfer ends if its other flows do not arrive.
 const MAX_WAIT_FOR_FLOWS: Duration = Duration::from_secs(5);
-/// An address may always have so many connections: flows of one sender.
+/// Number of connections that every address can have, for the flows of one sender.
 const MIN_PER_ADDRESS: usize = 16;
-/// Strangers are spoken of at most so often.
+/// Minimum interval between notes about unexpected clients.
 const MIN_NOTE_INTERVAL: Duration = Duration::from_secs(1);
 /// Rows that are kept for `--json`.
 const MAX_ROWS: usize = 10_000;
@@ -177,7 +177,7 @@ pub fn run(args: &Args, program: &Program) -> Result<ExitCode, Failure> {
     server.verdict()
 }
 
-/// What the sender has to say to reach this receiver: a command to copy.
+/// The sender's command for this receiver, to copy.
 fn invitation(args: &Args, program: &Program, fingerprint: Option<&Fingerprint>) -> String {
     let mut command = format!("{} send --transport {}", program.name, args.how.transport);
     if let Some(carrier) = &args.how.carrier {
@@ -264,13 +264,13 @@ fn out(args: &Args) -> Result<Output, Failure> {
 }
 
 enum FlowMessage {
-    /// A flow says what it belongs to.
+    /// A flow reports its transfer.
     Begun(Header),
     /// The flow of this number.
     Ended(u64, Box<Received>),
 }
 
-/// A flow that has a place.
+/// A flow with a place.
 struct Open {
     number: u64,
     /// Its address, or the name of its kind if it has none.
@@ -278,7 +278,7 @@ struct Open {
     activity: Arc<Activity>,
 }
 
-/// Flows that belong together.
+/// The flows of one transfer.
 #[derive(Default)]
 struct Together {
     open: u32,
@@ -288,7 +288,7 @@ struct Together {
     last: Option<Instant>,
 }
 
-/// Who keeps count.
+/// The state of the receiver.
 struct Server<'a> {
     program: &'a Program,
     args: &'a Args,
@@ -296,7 +296,7 @@ struct Server<'a> {
     wanted: Option<u32>,
     tell: mpsc::Sender<FlowMessage>,
     told: mpsc::Receiver<FlowMessage>,
-    /// In the order in which they came.
+    /// In the order of arrival.
     open: Vec<Open>,
     came: u64,
     /// Threads that have not ended, also those that have lost their place to a newer sender.
@@ -347,7 +347,7 @@ impl<'a> Server<'a> {
         self.wanted.is_some_and(|wanted| self.transfers >= wanted)
     }
 
-    /// All the flows that are wanted have come.
+    /// True if all expected flows have arrived.
     fn has_all(&self) -> bool {
         let begun = self.going.values();
         let whole = begun.filter(|t| t.open + t.ended >= t.flows).count();
@@ -400,8 +400,8 @@ impl<'a> Server<'a> {
         }
     }
 
-    /// Ends the newest silent flow, of this address or of all. The newest one: a sender that has
-    /// brought something before it fell silent is worth more than one that only came.
+    /// Ends the newest silent flow, of this address or of all. The newest one, because a sender that
+    /// delivered data before it fell silent is worth more than one that only connected.
     fn make_room(&mut self, from: Option<&str>) -> bool {
         let of = |open: &Open| from.is_none_or(|from| open.from == from);
         let mut newest = self.open.iter().rev();
@@ -415,7 +415,7 @@ impl<'a> Server<'a> {
         true
     }
 
-    /// Files whose rest has not come in time have failed.
+    /// Fails files whose remainder has not arrived in time.
     fn forget(&mut self, all: bool) {
         let resume = self.rules.resume.as_ref();
         let forgotten = resume.map_or(0, |sessions| sessions.sweep(all));
@@ -427,7 +427,7 @@ impl<'a> Server<'a> {
         }
     }
 
-    /// What the flows have said, waiting at most so long for the first.
+    /// Handles the reports of the flows. Waits at most `patience` for the first.
     fn listen_to_threads(&mut self, patience: Duration) {
         let mut next = if patience.is_zero() {
             self.told.try_recv().ok()
@@ -495,7 +495,7 @@ impl<'a> Server<'a> {
         }
     }
 
-    /// Counts the transfers that are over; `all`: whether their other flows have come or not.
+    /// Counts the finished transfers; `all`: even if their other flows have not arrived.
     fn settle(&mut self, all: bool) {
         let (transfers, failed) = (&mut self.transfers, &mut self.failed);
         self.going.retain(|_, together| {
@@ -511,7 +511,7 @@ impl<'a> Server<'a> {
         });
     }
 
-    /// Ends the flows that still go.
+    /// Ends the remaining flows.
     fn end(&mut self) {
         self.rules.stop.store(true, Ordering::Relaxed);
         // What they have begun goes with them, however busy the machine is.
@@ -523,7 +523,7 @@ impl<'a> Server<'a> {
         self.settle(true);
     }
 
-    /// On standard error, once in a while.
+    /// Prints a note on standard error, at limited intervals.
     fn seldom(&mut self, who: &str, what: &str) {
         if self
             .spoke
@@ -534,7 +534,7 @@ impl<'a> Server<'a> {
         }
     }
 
-    /// On standard output. Transfers go on when it cannot be written.
+    /// Prints on standard output. Transfers continue if it cannot be written.
     fn say(&mut self, text: &str) {
         if let Err(why) = print(text) {
             self.unsaid.get_or_insert(why);
@@ -598,7 +598,7 @@ impl<'a> Server<'a> {
     }
 }
 
-/// For people.
+/// The result as text for people.
 fn line(received: &Received, header: &Header) -> String {
     let seconds = received.took as f64 / 1e9;
     let mut text = format!(

@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::sync::Arc;
 
-/// Read by libuv from 1.45 on, and from 1.50 on only for files.
+/// Variable that libuv reads from 1.45 on, and from 1.50 on only for files.
 const LIBUV_IO_URING: &str = "UV_USE_IO_URING";
 
 /// Run an unmodified server with another congestion control on the connections it accepts
@@ -223,7 +223,7 @@ fn check_command(command: &[OsString]) -> Result<(), Failure> {
     })
 }
 
-/// The settings, and why the algorithm does not run in the kernel, if that was not asked for by name.
+/// The settings, and the reason why the algorithm does not run in the kernel, unless the user chose that.
 fn settings(
     args: &Service,
     share: Option<Share>,
@@ -284,7 +284,7 @@ fn settings(
     Ok((settings, why))
 }
 
-/// Pacing alone needs an algorithm that has a rate.
+/// Refuses pacing alone for an algorithm without a rate.
 fn check_pacing(triple: &Triple, registry: &Registry, spec: &Spec) -> Result<(), Failure> {
     if triple.enforcement.gate || triple.enforcement.is_the_kernels() || paces(registry, spec)? {
         return Ok(());
@@ -295,13 +295,13 @@ fn check_pacing(triple: &Triple, registry: &Registry, spec: &Spec) -> Result<(),
     )))
 }
 
-/// Whether the algorithm asks for pacing once it has seen an acknowledgement.
+/// True if the algorithm requests pacing after its first acknowledgement.
 fn paces(registry: &Registry, spec: &Spec) -> Result<bool, Failure> {
     let cc = registry.build(spec).map_err(Failure::usage)?;
     Ok(cc.needs().paced)
 }
 
-/// The command as one line, for people.
+/// The command as one line of text.
 fn shell_line(command: &[OsString]) -> String {
     let words: Vec<_> = command.iter().map(|w| w.to_string_lossy()).collect();
     words.join(" ")

@@ -135,7 +135,7 @@ impl How {
         Duration::from_nanos(self.stall.as_nanos())
     }
 
-    /// What is not encrypted may leave this machine.
+    /// True if unencrypted data can leave this machine.
     pub fn cleartext(&self, program: &Program) -> bool {
         self.insecure || (program.is_emulated)()
     }
@@ -344,7 +344,7 @@ impl<'a> Shown<'a> {
         }
     }
 
-    /// `sent` says how fast it goes, `there` how far it is.
+    /// `sent` determines the rate, `there` the position.
     fn show(&mut self, sent: u64, there: u64) {
         let took = self.began.elapsed();
         if took < QUIET {

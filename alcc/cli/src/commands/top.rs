@@ -70,11 +70,11 @@ enum Key {
 
 /// A connection and its rate.
 struct Row {
-    /// `None`: the kernel's alone.
+    /// The run. `None`: the kernel controls the connection.
     run: Option<u32>,
     record: StatusRecord,
     rate: Rate,
-    /// The control that it had before 'alcc attach', where that is known.
+    /// The control before 'alcc attach', if known.
     before: Option<String>,
 }
 
@@ -218,16 +218,16 @@ fn sort(rows: &mut [Row], key: Key) {
     }
 }
 
-/// How large a table may be, in characters.
+/// The size of a table, in characters.
 #[derive(Clone, Copy)]
 struct Screen {
-    /// A terminal on which each table replaces the last one has so many lines.
+    /// Lines of the terminal, if each table replaces the last one.
     rows: Option<usize>,
     columns: usize,
 }
 
 impl Screen {
-    /// As wide as the terminal. Elsewhere `COLUMNS` says how wide, as with other programs.
+    /// As wide as the terminal, or else as `COLUMNS` says.
     fn of_output(draw: bool) -> Self {
         // SAFETY: zero is a valid winsize; the request stores one.
         let size = unsafe {
@@ -256,7 +256,7 @@ fn window(row: &Row, show: fn(u64) -> String) -> String {
     window.map_or_else(|| "-".to_owned(), |w| show(w.get()))
 }
 
-/// A connection whose counters were not read yet has no RTT.
+/// A time in ms, or `-` for a connection whose counters have not been read yet.
 fn measured(row: &Row, time: Span) -> String {
     if row.record.now.rtt == Span::ZERO {
         return "-".to_owned();
@@ -272,7 +272,7 @@ const RTT: fn(&Row) -> String = |row| measured(row, row.record.now.rtt);
 const DELAY: fn(&Row) -> String = |row| measured(row, row.record.now.queueing());
 const RATE: fn(&Row) -> String = |row| format!("{:.2}", row.rate.as_mbps_f64());
 
-/// Everything.
+/// All columns.
 const WIDE: &[Column] = &[
     ("PEER", -28, PEER),
     ("PORT", 5, PORT),
@@ -292,7 +292,7 @@ const WIDE: &[Column] = &[
     ("GATES", 7, |row| row.record.now.gate_closed.to_string()),
 ];
 
-/// What fits into 80 columns.
+/// Columns that fit into 80 characters.
 const NARROW: &[Column] = &[
     ("PEER", -21, PEER),
     ("PORT", 5, PORT),
@@ -304,7 +304,7 @@ const NARROW: &[Column] = &[
     ("MBIT/S", 6, RATE),
 ];
 
-/// What fits into 60 columns.
+/// Columns that fit into 60 characters.
 const NARROWEST: &[Column] = &[
     ("PEER", -21, PEER),
     ("CC", -13, CC),
@@ -313,7 +313,7 @@ const NARROWEST: &[Column] = &[
     ("MBIT/S", 6, RATE),
 ];
 
-/// A cell as wide as its column. Text is cut, and says so; a number is never cut.
+/// A cell as wide as its column. Text is shortened with a mark; numbers are never shortened.
 fn cell(text: String, width: isize) -> String {
     let wide = width.unsigned_abs();
     match width {
@@ -322,7 +322,7 @@ fn cell(text: String, width: isize) -> String {
     }
 }
 
-/// A text that may have so many characters; that it was longer is seen.
+/// A text of at most `wide` characters. A mark shows that it was longer.
 fn cut(text: &str, wide: usize) -> String {
     if text.chars().count() <= wide {
         return text.to_owned();
@@ -331,10 +331,9 @@ fn cut(text: &str, wide: usize) -> String {
     format!("{kept}+")
 }
 
-/// A line of a run. With so many columns there is less of the program's words, and the figures are
-/// as they are.
+/// A line of a run. To fit `columns`, the program's text is shortened, but not the figures.
 fn run_line(who: &str, program: &str, figures: &str, columns: usize) -> String {
-    /// What is always left of the program.
+    /// Minimum number of characters of the program.
     const LEAST: usize = 12;
     let others = who.chars().count() + figures.chars().count() + 3;
     let room = columns.saturating_sub(others).max(LEAST);

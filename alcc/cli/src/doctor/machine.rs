@@ -5,7 +5,7 @@ use crate::library;
 use std::ffi::CStr;
 use std::fs;
 
-/// What the kernel says in files, or in tests what a test says.
+/// Reader of the kernel's files; tests supply their own content.
 type Files<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 pub(crate) fn examine() -> Vec<Finding> {

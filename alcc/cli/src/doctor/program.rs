@@ -10,7 +10,7 @@ use std::io::{self, Read};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-/// What `alcc run` would start for this command.
+/// Checks the program that `alcc run` would start for this command.
 pub(crate) fn examine(words: &[OsString]) -> Vec<Finding> {
     let Some(command) = words.first() else {
         return Vec::new();
@@ -39,7 +39,7 @@ pub(crate) fn examine(words: &[OsString]) -> Vec<Finding> {
     findings
 }
 
-/// What the system would answer to the start of a program that [`loader::found`] does not find.
+/// The system's error for starting a program that [`loader::found`] does not find.
 fn refusal(command: &OsStr) -> io::Error {
     match Path::new(command).metadata() {
         Ok(it) if it.is_dir() || it.permissions().mode() & 0o111 == 0 => {
@@ -82,7 +82,7 @@ fn missed(what: &'static str, found: &str, why: Missed) -> Finding {
     Finding::new(what, State::Note, found, means).helped_by(command)
 }
 
-/// What the bytes of a program tell.
+/// Properties found in the bytes of a program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Marks {
     go: bool,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Connections that the server has closed with bytes in flight. Its runtime sees them no more; the
+//! Connections that the server has closed with bytes in flight. Its runtime no longer sees them, but the
 //! kernel's socket diagnosis does, until the last byte is acknowledged.
 use super::PERIOD;
 use super::seen::Seen;
@@ -13,22 +13,22 @@ use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
 
-/// So many are followed at a time. A look at all of them takes some ms.
+/// Maximum number of connections followed at a time. Reading all of them takes some ms.
 pub(super) const MOST: usize = 4096;
-/// From so many of one family on, one walk through the kernel's table is cheaper than a question
-/// for each. Measured: a walk takes 150 us in a table of 262144 buckets, and 0.6 us more for each
-/// socket that it finds. A query for one takes 4 us.
+/// Number of connections of one family from which one walk through the kernel's table is cheaper than
+/// one query each. Measured: a walk takes 150 us in a table of 262144 buckets, and 0.6 us more for
+/// each socket that it finds. A query for one takes 4 us.
 const MANY: usize = 128;
-/// Looking takes at most one part in so many of a processor.
+/// The readings take at most one part in this number of a processor.
 const REST: u64 = 4;
 
-/// Who is asked what has become of them.
+/// Source of the state of closed connections.
 pub(super) trait Diagnosis: Sized {
-    /// `Err`: there is none.
+    /// Opens it.
     fn open() -> io::Result<Self>;
-    /// Of one, by its ends and its number.
+    /// The state of one connection, by its addresses and its cookie.
     fn one(&mut self, local: SocketAddr, remote: SocketAddr, cookie: u64) -> io::Result<Remains>;
-    /// Of all of a family that are closed and for which the kernel still sends, by number.
+    /// The states of all closed connections of a family for which the kernel still sends, by cookie.
     fn all(&mut self, ipv4: bool) -> io::Result<HashMap<u64, Remains>>;
 }
 
@@ -46,12 +46,12 @@ impl Diagnosis for Sockets {
     }
 }
 
-/// Those that are followed, and how many were not seen to their end.
+/// The followed connections, and the number of those that were not seen to their end.
 pub(super) struct Left<D = Sockets> {
     /// Of the network namespace of this thread; `None`: there is none, or not yet.
     diagnosis: Option<D>,
     connections: Vec<One>,
-    /// How long the last look took.
+    /// Duration of the last reading.
     took: Span,
     unseen: u64,
     beyond: u64,
@@ -111,7 +111,7 @@ impl<D: Diagnosis> Left<D> {
         (!self.connections.is_empty()).then(|| PERIOD.max(rest))
     }
 
-    /// Looks at all of them.
+    /// Reads all of them.
     pub(super) fn take(&mut self, at: Time, each: &mut dyn FnMut(&Seen)) {
         if self.connections.is_empty() {
             return;
@@ -125,7 +125,7 @@ impl<D: Diagnosis> Left<D> {
             all.iter().for_each(|one| each(&lost(one, at)));
             return;
         };
-        // A walk that fails is no news of anybody: then each is asked.
+        // If the walk fails, each is queried.
         let mut walk = |ipv4: bool| {
             let family = |one: &&One| one.entry.remote.is_ipv4() == ipv4;
             let many = self.connections.iter().filter(family).count() >= MANY;

@@ -10,7 +10,7 @@ use alcc_units::Time;
 use std::fmt::Write as _;
 use std::time::SystemTime;
 
-/// What somebody who did not start the trial has to know of it.
+/// Facts about the trial for readers who did not start it.
 #[derive(Default)]
 pub(super) struct About {
     began: String,
@@ -86,7 +86,7 @@ fn group(tally: &Tally) -> String {
     )
 }
 
-/// What both groups lack. `None`: nothing.
+/// The unfinished transfers of both groups, in words. `None`: there are none.
 fn unended(known: &Known) -> Option<String> {
     if known.unended == [0, 0] {
         return None;
@@ -181,7 +181,7 @@ pub(super) fn table(name: &str, known: &Known) -> String {
     text
 }
 
-/// What is not in the comparison.
+/// Data that is missing from the comparison, in words.
 fn missing(known: &Known) -> Vec<String> {
     let mut all: Vec<_> = unended(known).into_iter().collect();
     let [plain, treated] = [&known.plain, &known.treated].map(Tally::without_rtt);

@@ -10,7 +10,7 @@ use alcc_units::{Bytes, Span, Time};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What a trial follows.
+/// The source of a trial's readings.
 pub(crate) enum Source {
     /// The ring into which runtimes write their readings.
     Ring(Arc<Segment>),
@@ -22,9 +22,9 @@ pub(crate) enum Source {
 pub(super) trait Readings {
     /// Waits until it is time for [`Readings::take`], or somebody unparks the thread.
     fn wait(&mut self);
-    /// What has come since the last time.
+    /// Passes on the readings since the last call.
     fn take(&mut self, at: Time, each: &mut dyn FnMut(&Seen));
-    /// Readings that came too fast.
+    /// Number of readings that were lost because they came too fast.
     fn lost(&self) -> u64;
     /// Connections that were closed with bytes in flight and not seen to their end.
     fn unseen(&self) -> u64;
@@ -46,9 +46,9 @@ pub(super) struct Ring<'a> {
     came: usize,
 }
 
-/// With so many readings at a look the ring is looked at again soon.
+/// Number of readings from which the ring is read again soon.
 const MANY: usize = 4096;
-/// How often the ring is looked at if few readings come and no closed connection is followed.
+/// Interval at which the ring is read if there are few readings and no closed connection is followed.
 const SELDOM: Duration = Duration::from_millis(50);
 
 impl<'a> Ring<'a> {

@@ -4,7 +4,7 @@
 use super::{Typed, name};
 use std::ffi::OsStr;
 
-/// What was typed.
+/// The typed command line.
 pub struct Given<'a>(&'a [Typed<'a>]);
 
 impl Given<'_> {
@@ -28,7 +28,7 @@ pub struct Idle {
     pub options: &'static [&'static str],
     /// The case.
     pub if_given: fn(&Given<'_>) -> bool,
-    /// What they are for, and what to do.
+    /// Their purpose, and a hint.
     pub what: &'static str,
 }
 

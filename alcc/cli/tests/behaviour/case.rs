@@ -23,7 +23,7 @@ pub(crate) struct Case {
     pub(crate) passes: bool,
 }
 
-/// What the other end does.
+/// Behaviour of the other end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Client {
     /// Reads to the end.

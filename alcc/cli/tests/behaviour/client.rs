@@ -11,7 +11,7 @@ use std::net::TcpStream;
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
-/// What one connection brought.
+/// The data and the end of one connection.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct End {
     pub(crate) bytes: usize,

@@ -23,8 +23,8 @@ const ALGORITHMS: [&str; 2] = ["fixed:window=2", "verus"];
 /// For what no algorithm may change: those that differ most in when they call and what they keep.
 const MORE: [&str; 4] = ["fixed:window=2", "verus", "budget", "sprout"];
 
-/// What differs between the case run plainly and under control, the hardened program every second
-/// time.
+/// Differences between the plain run of the case and the controlled one. Every second run uses the
+/// hardened program.
 fn differences(program: &Program, case: &Case, algorithms: &[&'static str]) -> Vec<String> {
     let plain = program.run(case, &How::Plain { hardened: false });
     let mut wrong = Vec::new();
@@ -101,7 +101,7 @@ macro_rules! groups {
 
 groups! { write edge wait epoll block descriptor close process exec thread connect limit serve spawn alone error stdio streams }
 
-/// What an algorithm is built on is the stack of whoever writes first.
+/// An algorithm is created on the stack of the first thread that writes.
 #[test]
 fn every_algorithm_on_a_small_stack() {
     let Some(program) = program::built() else {

@@ -31,7 +31,7 @@ pub(crate) enum How<'a> {
     Under { cc: &'a str, hardened: bool },
 }
 
-/// What a run did.
+/// The outcome of a run.
 pub(crate) struct Outcome {
     /// To repeat it by hand.
     pub(crate) command: String,
@@ -318,7 +318,7 @@ impl Outcome {
         ))
     }
 
-    /// What differs from the plain run.
+    /// Differences from the plain run.
     pub(crate) fn unlike(&self, plain: &Self, case: &Case) -> Vec<String> {
         let mut wrong = Vec::new();
         if self.status != plain.status {
@@ -357,7 +357,7 @@ impl Outcome {
         wrong
     }
 
-    /// What says that the case was not under control.
+    /// Signs that the case was not under control.
     pub(crate) fn uncontrolled(&self, case: &Case, cc: &str) -> Vec<String> {
         let Some(report) = &self.report else {
             return vec!["no report".to_owned()];

@@ -62,8 +62,8 @@ static void write_ahead(int fd, enum until until)
         ssize_t n = send(fd, block, sizeof block, MSG_DONTWAIT | MSG_NOSIGNAL);
         if (n < 0 && errno != EAGAIN)
             exit(3);
-        /* What was written before there was this limit is not what it lets wait, and has to drain first. A write that
-         * only fills the last segment is taken even then. */
+        /* Data written before this limit was set has to drain first, and does not count. A write that only fills
+         * the last segment is accepted even then. */
         taken |= n >= 0 && (until == UNLIMITED || (limited && (unsigned)before <= kernel));
         if (n >= 0)
             continue;

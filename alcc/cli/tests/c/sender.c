@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  *
- * A server that accepts one connection and sends so many bytes in one of the ways by which data may leave a program:
+ * A server that accepts one connection and sends BYTES bytes in one of the ways by which data may leave a program:
  *   sender send|zerocopy|mptcp|uring|stdio|stdout|dprintf|aio|both|by-a-child BYTES
  * It prints its port first. */
 #include <aio.h>

@@ -34,7 +34,7 @@ static int is(const char *way, const char *name)
     return strncmp(way, name, strlen(name)) == 0;
 }
 
-/* Each send is told of, once, in any order of ranges. */
+/* Each send is notified once, in any order of ranges. */
 static void told_of_zerocopy(int wait)
 {
     while (told < sends) {

@@ -29,7 +29,7 @@ const MODULES: [&str; 7] = [
 /// The algorithm that nobody has to choose, and a window that is nearly always full.
 const FORMS: [Form; 3] = [None, Some("default"), Some("fixed:window=2")];
 
-/// The tests wait most of the time: so many runs at once on each core.
+/// Parallel runs on each core. The tests wait most of the time.
 const RUNS_PER_CORE: usize = 3;
 
 /// How often a test that ended differently is run alone and plainly: if it differs from itself it
@@ -136,7 +136,7 @@ fn summary(run: &Outcomes) -> String {
     line
 }
 
-/// What is different under control; empty: nothing.
+/// Differences under control; empty: none.
 fn compare(python: &Python, module: &str, form: &'static str, both: [&Outcomes; 2]) -> String {
     let [plain, controlled] = both;
     let mut wrong = String::new();

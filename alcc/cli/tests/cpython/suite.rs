@@ -33,7 +33,7 @@ pub(crate) type Form = Option<&'static str>;
 
 pub(crate) struct Python(PathBuf);
 
-/// What one run said.
+/// The outcomes of one run.
 pub(crate) struct Outcomes {
     /// Test to outcome (`ok`, `skipped`, `failure`, `error`) and the traceback or reason.
     pub(crate) tests: BTreeMap<String, (String, String)>,

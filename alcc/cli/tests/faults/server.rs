@@ -40,7 +40,7 @@ pub(crate) fn peer() -> Option<&'static Path> {
     .as_deref()
 }
 
-/// What a process has, by /proc.
+/// The resources of a process, by /proc.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Usage {
     pub(crate) descriptors: usize,

@@ -145,7 +145,7 @@ impl Receiver {
         }
     }
 
-    /// What lies in its folder.
+    /// The files in its folder.
     pub(crate) fn kept(&self) -> Vec<PathBuf> {
         let entries = std::fs::read_dir(self.folder.path()).unwrap();
         let mut kept: Vec<PathBuf> = entries.map(|e| e.unwrap().path()).collect();

@@ -41,7 +41,7 @@ fn each(transports: impl Iterator<Item = &'static [&'static str]>, test: impl Fn
     });
 }
 
-/// What strangers say: nothing, garbage, HTTP, the beginning of TLS, the beginning of ours.
+/// First bytes of unexpected clients: nothing, garbage, HTTP, the start of TLS, the start of our protocol.
 fn words() -> Vec<Vec<u8>> {
     let mut rng = Rng::new(5);
     let mut garbage = |len: usize| (0..len).map(|_| rng.next_u64() as u8).collect::<Vec<u8>>();
@@ -435,7 +435,7 @@ fn a_name_does_not_travel() {
     assert_eq!(kept, [receiver.folder.path().join("received-1")]);
 }
 
-/// What a user mistypes is told in a line, with status 2.
+/// A typing error is reported in one line, with status 2.
 #[test]
 fn mistakes_are_a_line_with_status_2() {
     for args in [

@@ -28,7 +28,7 @@ impl Drop for Middle {
 const TURN: Duration = Duration::from_millis(2);
 
 impl Middle {
-    /// Between one client and `to`. `fate` is told of each datagram and says what is passed on in
+    /// A relay between one client and `to`. `fate` receives each datagram and returns those to pass on in
     /// its place.
     pub(crate) fn udp(
         to: SocketAddr,
@@ -66,7 +66,7 @@ impl Middle {
         Self { at, stop }
     }
 
-    /// Between one client and `to`. `fate` may change each piece of the stream that it is told of;
+    /// A relay between one client and `to`. `fate` can change each piece of the stream that it receives;
     /// false: both streams end.
     pub(crate) fn tcp(
         to: SocketAddr,

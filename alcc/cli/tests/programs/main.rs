@@ -121,7 +121,7 @@ impl Run {
         );
         assert!(unrefused < bytes as u64, "bytes: {self:#?}");
         assert_eq!(number("failures"), 0, "failures: {self:#?}");
-        // Nobody is told of bytes that went past the library when none did.
+        // No bytes are reported as uncontrolled if none were.
         let missed = self.report["not_controlled"].as_array().map_or(0, Vec::len);
         assert_eq!(missed, 0, "not controlled: {self:#?}");
     }

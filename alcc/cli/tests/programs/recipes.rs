@@ -15,13 +15,13 @@ pub(crate) struct Recipe {
     pub(crate) options: &'static [&'static str],
     /// How it is started to serve, or to transfer, the file of that name in the folder `www`.
     pub(crate) program: fn(&Place, &str) -> Command,
-    /// What the client does, and prints the hash of what it got; `None` if the program transfers by
-    /// itself to a helper, which writes `got`. `$S` is the server, `$F` the file, `$D` the folder
-    /// of everything.
+    /// Shell command of the client, which prints the hash of the received data; `None` if the program
+    /// transfers by itself to a helper, which writes `got`. `$S` is the server, `$F` the file, `$D` the
+    /// folder of everything.
     pub(crate) fetch: Option<Cow<'static, str>>,
     /// How often `fetch` fetches the file.
     pub(crate) copies: usize,
-    /// What has to run beside it, at the client's side or not, and the port by which it is ready.
+    /// Programs that run beside it, whether on the client's side, and the port that shows that each is ready.
     pub(crate) helpers: fn(&Place) -> Vec<(bool, Command, u16)>,
     /// A script that changes the file system for this program alone; as root only.
     pub(crate) mounts: Option<fn(&Place) -> String>,
@@ -42,7 +42,7 @@ pub(crate) const WEB: Recipe = Recipe {
 };
 
 impl Recipe {
-    /// The same with so many clients at once, each of which does all of `fetch`.
+    /// The same with several clients at once, each of which runs `fetch`.
     pub(crate) fn for_clients(mut self, clients: usize) -> Self {
         self.fetch = self
             .fetch
@@ -410,7 +410,7 @@ fn scp_as(user: &str) -> Cow<'static, str> {
     .into()
 }
 
-/// Who is not root is served by another process than the one that let him in.
+/// A user other than root is served by another process than the one that authenticated the user.
 pub(crate) fn sshd_for_a_user() -> Recipe {
     Recipe {
         root: true,

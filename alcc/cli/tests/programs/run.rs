@@ -6,22 +6,22 @@ use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::time::{Duration, Instant};
 
-/// What a run of a program came to.
+/// The outcome of a run of a program.
 #[derive(Debug)]
 pub(crate) struct Run {
-    /// What the client printed, hashes included.
+    /// The client's output, hashes included.
     pub(crate) fetched: String,
     /// The same with its errors and exit status, without numbers and hashes.
     pub(crate) client: String,
     /// The time of the transfer.
     pub(crate) took: Duration,
-    /// What the server said, without numbers, sorted.
+    /// The server's messages, without numbers, sorted.
     pub(crate) said: Vec<String>,
     /// Its exit status as a shell would say it.
     pub(crate) status: i32,
     /// The report of `alcc run`; null without.
     pub(crate) report: serde_json::Value,
-    /// What `alcc run` said.
+    /// The messages of `alcc run`.
     #[expect(dead_code, reason = "shown when a check fails")]
     ours: Vec<String>,
 }

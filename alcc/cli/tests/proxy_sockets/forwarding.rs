@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What one end does to its connection, the other end sees.
+//! Actions of one end on its connection reach the other end.
 use super::*;
 
 #[test]

@@ -2,7 +2,7 @@
 //! Many connections, stalled clients, too few descriptors: memory and CPU stay bounded.
 use super::*;
 
-/// Both ends of so many connections are in this process.
+/// Raises the limit of descriptors to `wanted`, because both ends of all connections are in this process.
 fn descriptors(wanted: u64) -> bool {
     let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
     if hard < wanted {

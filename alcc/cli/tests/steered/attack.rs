@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What the kernel allows a program that wants the whole link: no more than it allows with BBR,
-//! which any user may choose.
+//! Limits of the kernel for a program that wants the whole link: it gets no more than with BBR, which
+//! any user can select.
 use super::starts::first_right;
 use super::support::{self, World};
 use super::{alcc, controls};
@@ -20,14 +20,14 @@ use std::time::Duration;
 const MBPS: u64 = 20;
 const TEST: Duration = Duration::from_secs(30);
 
-/// What a connection carried, and how many segments it sent again.
+/// The rate of a connection, and the number of its retransmitted segments.
 #[derive(Clone, Copy, Debug)]
 struct Got {
     mbps: f64,
     again: u64,
 }
 
-/// What takes the link from its neighbour.
+/// A flow that takes the link from its neighbour.
 #[derive(Clone, Copy, Debug)]
 enum Taker {
     /// The kernel's own, for comparison.
@@ -176,8 +176,7 @@ fn a_window_takes_no_more_of_a_link_than_bbr() {
     }
 }
 
-/// What `copa` above the kernel's window gets of a link that loses one packet in a hundred, for no
-/// other reason: the share of the link.
+/// The share of a link with 1 % random loss that `copa` above the kernel's window gets.
 fn through_random_losses() -> f64 {
     let mut path = link();
     path.down.loss = 0.01;

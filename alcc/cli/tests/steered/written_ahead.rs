@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a program writes ahead of a kernel that keeps the window: little, and the program goes on as
-//! without us, in whatever way it writes.
+//! Data that a program writes ahead if the kernel enforces the window: it is little, and the program
+//! behaves as without control, in whatever way it writes.
 use super::starts::first_right;
 use super::wait::{listens, wait_for};
 use super::{Running, alcc, c_programs, controls, lossy, support};
@@ -91,9 +91,10 @@ impl Ready {
         (numbers, reader.join().unwrap())
     }
 
-    /// What `ahead.c` says: of each part the most that waited unsent, the option as the program sees
-    /// it, and as the kernel has it. `before` is asked of each start, and what it gives is kept. Who
-    /// steers, and is away for half a second, loses the connection: such a start is no answer.
+    /// The output of `ahead.c`: for each part the most bytes that waited unsent, the option as the program
+    /// sees it, and the kernel's value. `before` is called at each start, and its result is kept. A start
+    /// does not count if the steering process was not scheduled for half a second, because it then loses
+    /// the connection.
     fn ahead<T>(
         &self,
         options: Option<&[&str]>,

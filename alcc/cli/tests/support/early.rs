@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Who is not root needs a user namespace, which a process can enter only before its first thread,
-//! and the harness of the tests makes threads.
+//! A user other than root needs a user namespace, which a process can enter only before its first
+//! thread, and the test harness creates threads.
 
 extern "C" fn prepare() {
     // What is wrong is said where it is needed.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What tests of the kernel's controls type, and how much they send.
+//! Commands and transfer sizes for tests of the kernel's controls.
 #![allow(dead_code, reason = "each test file uses its part")]
 use crate::controls;
 use std::process::{Command, Output};
@@ -14,7 +14,7 @@ pub(crate) fn alcc(args: &str) -> Output {
     command(args).output().unwrap()
 }
 
-/// What it printed; it must have worked.
+/// Its output; the command must succeed.
 pub(crate) fn done(args: &str) -> String {
     let out = alcc(args);
     let said = String::from_utf8_lossy(&out.stderr);

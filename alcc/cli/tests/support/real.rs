@@ -10,7 +10,7 @@ mod root;
 use root::root;
 use std::process::{Command, Output};
 
-/// What it says of a machine without the programs, the namespaces or the library.
+/// Error messages on a machine without the programs, the namespaces or the library.
 #[allow(dead_code, reason = "not every test needs a web server")]
 pub(crate) const PROGRAMS: &[&str] = &[
     "find nginx",
@@ -28,7 +28,7 @@ pub(crate) fn alcc(words: &[&str]) -> Command {
     command
 }
 
-/// What it printed; it must have worked. `None`, and said, where it names one of `missing`.
+/// Its output; the command must succeed. `None`, with a message, if its error names one of `missing`.
 pub(crate) fn done(command: &mut Command, missing: &[&str]) -> Option<Output> {
     let output = command.output().expect("alcc starts");
     let says = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -4,7 +4,7 @@
 use std::fmt::Debug;
 use std::time::{Duration, Instant};
 
-/// Other tests and builds end: so long is waited for a processor before the next start.
+/// Maximum wait for a processor before the next start, while other tests and builds end.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Starts up to `most` times, until `is_right`; that start. If none is, it says what each was.

@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Past so many calls in a row every call is no longer tried, only the 2^k-th.
+/// Number of calls in a row up to which each one is tried; after that only the 2^k-th.
 const EACH: u32 = 12;
 
 const WAITS: [&str; 6] = [
@@ -30,7 +30,7 @@ const WAITS: [&str; 6] = [
     "epoll_pwait",
 ];
 
-/// What is wrong with a run, if anything.
+/// The fault of a run, if there is one.
 fn verdict(plain: &BTreeMap<String, u32>, point: &Injection, ran: &Ended) -> Option<String> {
     let sane = ran.insane();
     // A program that never has to wait over loopback waits under control.

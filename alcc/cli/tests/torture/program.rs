@@ -27,7 +27,7 @@ const RUN: [&str; 8] = [
 ];
 
 const DEADLINE: Duration = Duration::from_secs(30);
-/// What each client is to get.
+/// Bytes for each client.
 const BYTES: usize = 60_000;
 const CLIENTS: usize = 2;
 
@@ -65,7 +65,7 @@ impl Tortured {
     }
 }
 
-/// What a run came to.
+/// The outcome of a run.
 pub(crate) struct Ended {
     pub(crate) command: String,
     /// The call failed, so it was made.
@@ -89,7 +89,7 @@ impl fmt::Display for Ended {
 }
 
 impl Ended {
-    /// What no failing call may lead to.
+    /// Faults that no failing call may cause.
     pub(crate) fn insane(&self) -> Option<String> {
         if self.status.is_none() {
             return Some("hangs".to_owned());

@@ -7,8 +7,8 @@ use alcc_link::{Changes, DirectionSpec, RateSpec, Step};
 use alcc_units::{Rate, Time};
 use std::time::Instant;
 
-/// From five seconds on a sixth is lost, in each direction: not of handshakes, whose end is another
-/// matter. So long a busy machine may take to start all of them.
+/// A link that loses a sixth of the packets in each direction, from five seconds on, so that a busy
+/// machine can complete all handshakes first.
 fn with_loss() -> PathSpec {
     let with = |spec: DirectionSpec| DirectionSpec {
         changes: Changes {
@@ -77,8 +77,8 @@ fn both_ends_agree_on_the_end_although_last_packets_are_lost() {
     }
 }
 
-/// What was written may lie in the kernel's send buffer for longer than `--stall`: it moves all the
-/// same.
+/// Data may stay in the kernel's send buffer for longer than `--stall` while the transfer makes
+/// progress.
 #[test]
 fn a_slow_link_is_no_stall() {
     let mut slow = link();

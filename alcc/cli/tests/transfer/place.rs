@@ -154,7 +154,7 @@ impl Going {
         }
     }
 
-    /// What it has said so far on standard error.
+    /// Its standard error so far.
     #[allow(dead_code, reason = "not every test asks")]
     pub(crate) fn said(&self) -> String {
         std::fs::read_to_string(&self.err).unwrap()

@@ -19,7 +19,7 @@ enum How {
     Hang,
 }
 
-/// Brings so many bytes of each connection in turn, then all.
+/// Relays the planned number of bytes of each connection in turn, then everything.
 fn relay(to: u16, plan: &[(usize, How)]) -> (u16, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -53,7 +53,7 @@ fn relay(to: u16, plan: &[(usize, How)]) -> (u16, Arc<AtomicUsize>) {
     (port, count)
 }
 
-/// Until the end (then true) or so many bytes.
+/// Copies until the end (then true) or at most `most` bytes.
 fn copy(mut from: TcpStream, mut to: &TcpStream, most: usize) -> bool {
     let (mut buffer, mut left) = ([0; 16_384], most);
     while left > 0 {
@@ -236,7 +236,7 @@ fn what_cannot_resume_is_refused_in_words() {
     recv.wait().unwrap();
 }
 
-/// Waits for a part of a file of so many bytes.
+/// Waits for a partial file of at least `least` bytes.
 fn comes(into: &std::path::Path, least: u64) {
     let until = Instant::now() + Duration::from_secs(60);
     let len = |part: std::io::Result<std::fs::DirEntry>| part.unwrap().metadata().unwrap().len();

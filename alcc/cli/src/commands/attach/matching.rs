@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The sockets of a selection, without BPF: what the kernel lists, and who has them.
+//! The sockets of a selection, without BPF: from the kernel's list, with the processes that hold them.
 use crate::holders::{Holder, Namespaces, holders, processes};
 use alcc_bpf::{BpfError, Found, Selection};
 use alcc_sys::TcpSocket;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Looks for them, again and again.
+/// A repeated search for them.
 pub(super) struct Matching<'a> {
     selection: &'a Selection,
     namespaces: Namespaces,
 }
 
-/// One look.
+/// The result of one search.
 #[derive(Default)]
 pub(super) struct Look {
-    /// All sockets there, whether they match or not, by the kernel's number.
+    /// All sockets there, matching or not, by cookie.
     pub(super) there: BTreeSet<u64>,
-    /// Those that match, if one of the selection's processes has them.
+    /// The matching sockets, if one of the selection's processes holds them.
     pub(super) sockets: Vec<TcpSocket>,
-    /// Processes that may have them; `None`: any.
+    /// Processes that can hold them; `None`: any.
     pids: Option<Vec<u32>>,
 }
 
@@ -62,12 +62,12 @@ impl<'a> Matching<'a> {
 }
 
 impl Look {
-    /// A socket without a holder is no other process's, but of one that may not be looked at.
+    /// A socket without a known holder belongs to a process that cannot be inspected.
     pub(super) fn is_of_any_process(&self) -> bool {
         self.pids.is_none()
     }
 
-    /// Who has these sockets. Those of processes that this user may not look at are missing.
+    /// The processes that hold these sockets, without those that this user cannot inspect.
     pub(super) fn holders(&self, of: &[TcpSocket]) -> BTreeMap<u64, Vec<Holder>> {
         let wanted = of.iter().map(|s| (u64::from(s.inode), ())).collect();
         match &self.pids {
@@ -77,7 +77,7 @@ impl Look {
     }
 }
 
-/// As the iterator of the kernel would tell it.
+/// In the form of the kernel's iterator.
 pub(super) fn found(socket: &TcpSocket, error: Option<String>) -> Found {
     Found {
         port: socket.local.port(),

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `alcc attach` without BPF: a descriptor of each socket for a moment, by pidfd_getfd(2).
+//! `alcc attach` without BPF: a brief descriptor of each socket, by pidfd_getfd(2).
 //!
-//! It reaches what exists and belongs to processes that this user may trace. Nobody notes what the
-//! sockets had.
+//! It works for existing sockets of processes that this user can trace. Their earlier control is not
+//! recorded.
 use super::matching::{Matching, found};
 use alcc_bpf::{BpfError, Found, Selection};
 use alcc_sys::Process;
@@ -10,7 +10,7 @@ use alcc_sys::TcpSocket;
 use std::io;
 use std::os::fd::AsRawFd;
 
-/// It cannot be done by BPF for this reason, and perhaps without it.
+/// True if BPF is not available for this reason, but a descriptor may work.
 pub(super) fn is_worth_a_try(why: &BpfError) -> bool {
     matches!(
         why,
@@ -18,7 +18,7 @@ pub(super) fn is_worth_a_try(why: &BpfError) -> bool {
     )
 }
 
-/// Selects `control` for the sockets that match; `None`: only looks.
+/// Selects `control` for the matching sockets; `None` only returns them.
 pub(super) fn attach(selection: &Selection, control: Option<&str>) -> Result<Vec<Found>, BpfError> {
     let look = Matching::new(selection).look()?;
     let holders = look.holders(&look.sockets);
@@ -46,7 +46,7 @@ pub(super) fn attach(selection: &Selection, control: Option<&str>) -> Result<Vec
     Ok(look.sockets.iter().filter_map(one).collect())
 }
 
-/// This process has it no more.
+/// True if the process no longer holds the socket.
 fn is_gone(why: &io::Error) -> bool {
     matches!(
         why.raw_os_error(),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `alcc attach` with an algorithm that has no form in the kernel: this process steers the
-//! connections by `alcc_window` while it runs. Its death is harmless: the kernel gives back.
+//! connections by `alcc_window` while it runs. If it dies, the kernel takes the connections back.
 use super::matching::{Matching, found};
 use super::{Args, show, what};
 use crate::commands::bpf::failure;
@@ -22,11 +22,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-/// How often to look for new connections, and for old ones that send again. Less often if that
-/// takes more than this share of the time.
+/// Interval of the search for new connections, and for old ones that send again. It is longer if the
+/// search takes more than this share of the time.
 const LOOK: Duration = Duration::from_millis(100);
 const RATIO: u32 = 20;
-/// A socket that was refused is asked for again after this time.
+/// Time after which a refused socket is requested again.
 const AGAIN: Duration = Duration::from_secs(2);
 
 pub(super) fn run(
@@ -99,14 +99,14 @@ fn unable(args: &Args, why: &io::Error) -> Failure {
 
 struct Steering {
     others: Arc<Others>,
-    /// By the kernel's number, and until when.
+    /// Refused sockets by cookie, with the time of the next request.
     refused: BTreeMap<u64, Instant>,
     /// One descriptor for each process.
     processes: BTreeMap<u32, Weak<Process>>,
 }
 
 impl Steering {
-    /// Until somebody wants the end, or nothing is left to steer.
+    /// Steers until the end is requested, or nothing remains to steer.
     fn until(
         &mut self,
         stop: &AtomicBool,
@@ -135,7 +135,7 @@ impl Steering {
         }
     }
 
-    /// One look. `new`: connections that were not there before are taken as well.
+    /// One search. `new`: connections that were not there before are taken over as well.
     fn look(&mut self, matching: &mut Matching<'_>, new: bool) -> Result<Vec<Found>, BpfError> {
         let look = matching.look()?;
         self.others.keep(&look.there);

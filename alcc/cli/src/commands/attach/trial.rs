@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `alcc attach --trial`: a share of the clients of a server that already runs.
+//! `alcc attach --trial`: a trial with a share of the clients of a running server.
 use super::{Args, what};
 use crate::commands::bpf::failure;
 use crate::failure::Failure;
@@ -14,7 +14,7 @@ use std::process::ExitCode;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
-/// So often it is seen that the trial has ended itself.
+/// Interval at which the end of the trial is checked.
 const LOOK: Duration = Duration::from_millis(200);
 
 pub(super) fn run(args: &Args, control: &Chosen, options: &Options) -> Result<ExitCode, Failure> {
@@ -54,7 +54,7 @@ pub(super) fn run(args: &Args, control: &Chosen, options: &Options) -> Result<Ex
     Ok(ExitCode::from(u8::from(stopped)))
 }
 
-/// For a signal, the end of the time, or the trial's own end.
+/// Waits for a signal, the end of `duration`, or the end of the trial.
 fn wait(watch: &Watch, signals: SigSet, duration: Option<Span>) {
     let (tell, told) = mpsc::channel();
     std::thread::spawn(move || {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Connections that `alcc attach` has given a control of the kernel, as the kernel's socket
-//! diagnosis tells of them. Root sees those of all network namespaces in which a process runs.
+//! Connections that `alcc attach` has given a control of the kernel, from the kernel's socket
+//! diagnosis. Root sees those of all network namespaces in which a process runs.
 use crate::holders::{Namespaces, processes};
 use alcc_observe::{ByReason, Identity, State, Status, StatusRecord};
 use alcc_socket::now;
@@ -8,20 +8,21 @@ use alcc_sys::{Before, Chosen, Options, OptionsMap, TcpSocket};
 use alcc_units::{Bytes, Time};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How feedback and enforcement are called where no process of alcc takes part.
+/// Name of feedback and enforcement if no process of alcc is involved.
 pub(super) const KERNEL: &str = "kernel";
 
 pub(super) struct Attached {
     namespaces: Namespaces,
-    /// What they had is known to root, and shows those with a control that is not alcc's.
+    /// The map of earlier controls, which root can read. It identifies connections with a control that is
+    /// not alcc's.
     before: Option<Before>,
     /// The options of an algorithm in the kernel, likewise.
     options: Option<OptionsMap>,
-    /// When each was seen first.
+    /// The time at which each was first seen.
     since: BTreeMap<u64, Time>,
 }
 
-/// One of them.
+/// A connection.
 pub(super) struct One {
     pub(super) record: StatusRecord,
     /// The control that it had; empty if unknown.
@@ -82,7 +83,7 @@ fn is_attached(s: &TcpSocket) -> bool {
     !s.listens && s.inode != 0 && (ours || !s.before.as_str().is_empty())
 }
 
-/// The control, with its options if it is one of ours.
+/// The control, with its options if it is one of alcc's.
 fn named(s: &TcpSocket) -> String {
     let control = s.control.as_str();
     let ours = alcc_bpf::RESIDENT.iter().any(|r| r.control.name == control);

@@ -6,11 +6,11 @@ use std::io::{IsTerminal, stdin};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-/// As long as it lives the terminal gives keys at once and does not show them.
+/// Until it is dropped, the terminal passes on keys at once and does not echo them.
 pub(super) struct Keys(Option<Termios>);
 
 impl Keys {
-    /// None are read if nothing is drawn, or if standard input is no terminal of this process.
+    /// Reads no keys if no table is drawn, or if standard input is not a terminal of this process.
     pub(super) fn of_terminal(draw: bool) -> Self {
         let is_ours = || {
             // A process in the background that touches its terminal is stopped.
@@ -30,7 +30,7 @@ impl Keys {
         Self(set.is_ok().then_some(before))
     }
 
-    /// Waits so long for a key. True if it is one that ends the table.
+    /// Waits at most `time` for a key. True if the key ends the table.
     pub(super) fn end_within(&self, time: Duration) -> bool {
         let input = stdin();
         let until = std::time::Instant::now() + time;

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `alcc top --web`: the table as a page in a browser, which asks for the JSON of `--json`.
+//! `alcc top --web`: the table as a page in a browser, which requests the JSON of `--json`.
 use crate::failure::Failure;
 use crate::http::{Answer, Handler, Loopback, Request, Server, not_listening, secret};
 use crate::output::note;
 use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
 
-/// All of it: it loads nothing from anywhere.
+/// The complete page, which loads nothing from elsewhere.
 const PAGE: &str = include_str!("page.html");
 
-/// What is shown now.
+/// The current table.
 pub(super) struct Shown(Arc<Mutex<serde_json::Value>>);
 
 impl Shown {
-    /// Serves the page until the program ends, and says where.
+    /// Serves the page until the program ends, and prints its address.
     pub(super) fn serve(at: Loopback) -> Result<Self, Failure> {
         let failed = |e| not_listening(at.0, "--web", &e);
         let listener = TcpListener::bind(at.0).map_err(failed)?;
