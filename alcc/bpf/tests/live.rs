@@ -67,7 +67,7 @@ fn a_control_is_loaded_chosen_attached_given_back_and_unloaded() {
         drop(client);
     }
 
-    // By process, which finds the sockets of this one; and by a peer that is nobody's.
+    // By process, which finds the sockets of this one; and by a peer that does not exist.
     let pair = Pair::new("127.0.0.1:0");
     let mine = Selection {
         pid: Some(std::process::id()),
@@ -100,7 +100,7 @@ fn a_control_is_loaded_chosen_attached_given_back_and_unloaded() {
     future_connections();
     what_is_written_ahead_is_bounded();
 
-    // A connection that uses the control goes on without its registration.
+    // A connection that uses the control continues without its registration.
     let mut last = Pair::new("127.0.0.1:0");
     choose(&last.server, "alcc_copa").unwrap();
     let ended = unload().unwrap();
@@ -158,14 +158,14 @@ fn options_belong_to_a_socket() {
     pair.carries(1_000_000);
     attach(&only, "alcc_budget").unwrap();
     assert_eq!(chosen(survey(&only).unwrap()), ["alcc_budget"]);
-    // Another control's are not asked for.
+    // Options of another control are ignored.
     attach(&only, with("budget:delay=20ms")).unwrap();
     attach(&only, "alcc_verus").unwrap();
     assert_eq!(chosen(survey(&only).unwrap()), ["alcc_verus"]);
     detach(&only).unwrap();
     drop((client, later));
 
-    // A program sets those of its own sockets before it chooses the control, whatever nonsense.
+    // A program sets the options of its own sockets before it selects the control, even invalid ones.
     let map = OptionsMap::open().unwrap();
     for (algorithm, word) in [("budget", 20_000), ("copa", u32::MAX), ("verus", 1)] {
         let mut pair = Pair::new("127.0.0.1:0");
@@ -184,8 +184,8 @@ fn options_belong_to_a_socket() {
     assert!(no_socket.is_err());
 }
 
-/// The kernel writes its list into 32 kB and shows a socket again that did not fit: each is told
-/// once, with what it had before.
+/// The kernel writes its list into 32 kB and repeats a socket that did not fit. Each is reported once,
+/// with its earlier control.
 fn more_than_the_kernels_list_holds_at_once() {
     use nix::sys::resource::{Resource, getrlimit, setrlimit};
     const MANY: usize = 6000;

@@ -63,7 +63,7 @@ fn a_socket_may_be_closed_while_it_is_steered() {
         return;
     };
     let steered = Steered::open().unwrap();
-    // What happens to it is nobody else's business: one of the same program, and one of nobody's.
+    // Others are not affected: one socket of the same program, and one without an owner.
     let mut beside = Sender::new("[::1]:0");
     steer_it(&beside.socket);
     beside.reaches(&steered, 6, 6);
@@ -83,7 +83,7 @@ fn a_socket_may_be_closed_while_it_is_steered() {
                 while go_on.load(Ordering::Relaxed) || refused == 0 {
                     beat += 1;
                     refused += u32::from(steered.steer(fd, &window(5), beat).is_err());
-                    // The number may be another's by now: that is as good an end.
+                    // The number may belong to another process by now, which also means that it has ended.
                     if beat > 1_000_000 {
                         break;
                     }
@@ -159,7 +159,7 @@ fn a_socket_goes_to_another_process() {
     };
     let steered = Steered::open().unwrap();
     for (how, address) in [("inherits", "[::1]:0"), ("gets", "127.0.0.1:0")] {
-        // One that this process goes on steering, and one of its own beside it.
+        // One that this process continues to steer, and one of its own beside it.
         for stays in [true, false] {
             let mut beside = Sender::new("127.0.0.1:0");
             steer_it(&beside.socket);

@@ -234,7 +234,7 @@ fn the_narrowest_rule_wins() {
         ..by_port.clone()
     });
     assert_eq!(takes(vec![by_port.clone(), far]).unwrap(), other);
-    // A share of the clients, and the rest.
+    // A share of the clients, and the others.
     for (share, takes_it) in [("100%", true), ("0.1%", false)] {
         let canary = Rule {
             share: Some(share.parse().unwrap()),

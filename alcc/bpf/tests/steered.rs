@@ -26,7 +26,7 @@ const UNPRIVILEGED: &str = "ALCC_TEST_UNPRIVILEGED";
 /// Its value where the process may not set a window either.
 const WITHOUT: &str = "without";
 const NOBODY: u32 = 65_534;
-/// A group that nobody needs to know by name.
+/// A group without a name.
 const MEMBERS: u32 = 4242;
 
 /// The control is selected, uses the requested windows, and reports its acknowledgements.
@@ -105,7 +105,7 @@ fn the_maps_are_nobodys_alone(own: i32) {
         let next = [map, 0, (&raw mut key) as u64, 0];
         assert_eq!(why(bpf(NEXT_KEY, &next)), ENOTSUPP, "sockets can be listed");
     }
-    // A number that is no descriptor of this process names nobody's socket.
+    // A number that is not a descriptor of this process names no socket.
     let other = 12_345i32;
     let update = |map: u64, key: &i32| {
         let words = [
@@ -132,8 +132,8 @@ fn the_maps_are_nobodys_alone(own: i32) {
     assert!(unload().is_err());
 }
 
-/// This test in a process of its own. It stands where nobody else may read: it is handed over by
-/// its descriptor, which must stay open until it has begun.
+/// This test in a separate process. Its file is in a folder that other users cannot read, so it is passed
+/// by its descriptor, which must stay open until the process has started.
 fn again(test: &str) -> (std::fs::File, Command) {
     let me = std::fs::File::open(std::env::current_exe().unwrap()).unwrap();
     nix::fcntl::fcntl(
@@ -178,7 +178,7 @@ fn a_window_is_kept_and_given_back() {
 
     let steered = Steered::open().unwrap();
     for address in ["127.0.0.1:0", "[::1]:0"] {
-        // Nobody knows what it had: CUBIC.
+        // The earlier control is unknown: CUBIC.
         let mut sender = Sender::new(address);
         let given_back = || {
             steer_it(&sender.socket);
@@ -187,10 +187,10 @@ fn a_window_is_kept_and_given_back() {
             assert_eq!(control_of(&sender.socket), "cubic");
             after.expect("it was given back").as_secs_f64()
         };
-        // Who has to wait for a processor sees it late, or begins to wait late.
+        // A test that waits for a processor sees it late, or begins to wait late.
         let after = first_right(3, given_back, |after| (0.4..2.0).contains(after));
         println!("given back after {after} s");
-        // Whoever steered may come back.
+        // The steering process may return.
         steer_it(&sender.socket);
         sender.reaches(&steered, 4, 4);
     }
@@ -211,7 +211,7 @@ fn a_window_is_kept_and_given_back() {
         assert_eq!(control_of(&sender.socket), had);
     }
 
-    // A connection keeps it without its registration; nobody can choose it any more.
+    // A connection keeps it without its registration, but new ones cannot select it.
     let mut last = Sender::new("127.0.0.1:0");
     steer_it(&last.socket);
     unload().unwrap();
@@ -284,14 +284,14 @@ fn nonsense(tcp: &impl AsRawFd) {
     // SAFETY: the kernel is to find that there is nothing at this address.
     let rc = unsafe { libc::setsockopt(fd, LEVEL, STEER, std::ptr::null(), STEER_LEN as u32) };
     assert_eq!(errno(rc), libc::EFAULT);
-    // The options of the kernel are what they were, and so are levels that nobody has.
+    // The options of the kernel work as before, and so do unknown levels.
     assert_eq!(set(tcp, libc::IPPROTO_TCP, libc::TCP_NODELAY, 4), 0);
     assert!(is_unknown(set(tcp, LEVEL + 1, STEER, STEER_LEN)));
     assert!(is_unknown(get(tcp, LEVEL + 1, FEED, FEED_LEN)));
     let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
     assert_eq!(set(&udp, LEVEL, STEER, STEER_LEN), libc::ENOPROTOOPT);
     assert_eq!(get(&udp, LEVEL, FEED, FEED_LEN), libc::ENOPROTOOPT);
-    // A number that is no descriptor of this process names nobody's socket.
+    // A number that is not a descriptor of this process names no socket.
     assert_eq!(set(&12_345, LEVEL, STEER, STEER_LEN), libc::EBADF);
 }
 
@@ -312,7 +312,7 @@ fn as_container() {
     }
     println!("steered");
     std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
-    // The door has gone; the connection goes on and is given back.
+    // The door is closed; the connection continues and is given back.
     let mut sender = last.unwrap();
     let fd = sender.socket.as_raw_fd();
     let gone = |error: std::io::Error| error.raw_os_error().is_some_and(is_unknown);

@@ -184,8 +184,8 @@ fn is_seen_to_close_at_once(address: &str) {
         let times = times.load(Ordering::Relaxed);
         assert!(times > 0, "switched {times} times");
     });
-    // A round trip here is some microseconds. A descriptor that somebody holds would be for ever; one
-    // that is held for a while shows in many closes. A busy machine is late in a few.
+    // A round trip here takes some microseconds. A descriptor that is never closed would delay the end for
+    // ever; one that is held for a while shows in many closes. A busy machine is late in a few.
     took.sort();
     let (most, longest) = (took[took.len() * 95 / 100], took[took.len() - 1]);
     println!("end of file after {most:?} at most in 95 of 100 closes, {longest:?} in all");
@@ -312,9 +312,9 @@ fn connections_of_kernel_tls_carry_on() {
     pair.carries(100_000);
 }
 
-/// One whose window a program sets: what it sets acts. When it is silent, after half a second of
-/// acknowledgements the kernel gives the socket back, where it can; else the window stays, and the
-/// connection goes on until somebody steers again or chooses another control.
+/// The window that a program sets takes effect. After half a second of acknowledgements without the
+/// program, the kernel takes the socket back if it can; otherwise the window stays, and the connection
+/// continues until a program steers it again or selects another control.
 #[test]
 fn a_window_under_kernel_tls_is_set_and_then_left_alone() {
     let Some(_loaded) = Loaded::new() else {
@@ -331,7 +331,7 @@ fn a_window_under_kernel_tls_is_set_and_then_left_alone() {
         choose(&pair.server, "reno").unwrap();
         let steered = Steered::open().unwrap();
         let mut beat = 0;
-        // The second time it is chosen anew.
+        // The second time it is selected again.
         for window in [9, 12] {
             steer_it(&pair.server);
             let fd = pair.server.as_raw_fd();

@@ -172,7 +172,7 @@ fn a_wish_is_bounded_by_what_the_path_carries() {
     assert!((158..=160).contains(&window), "{window}");
     assert_eq!(lost, 0);
     assert_eq!(greedy.w.allowed(ALL, 70), 70, "the application's own limit");
-    // Whoever has the link no more has no more of it: the old rate is forgotten.
+    // A flow that no longer has the link gets no more of it: the old rate is forgotten.
     for _ in 0..20 {
         greedy.round(CARRIED / 2);
     }

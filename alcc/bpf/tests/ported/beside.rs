@@ -230,9 +230,9 @@ fn replay_beside(link: &Link, pair: [Instance; 2], every: u64, others: Vec<Insta
     seen
 }
 
-/// Replays every link, and asks each time whether the windows stayed together.
+/// Replays every link, and checks that the windows stay together.
 ///
-/// The comparison can fail: of a control that hears only of every second acknowledgement it does.
+/// The comparison can fail: it does for a control that receives only every second acknowledgement.
 pub(crate) fn stay_together(
     algorithm: &str,
     ours: impl Fn() -> Instance,

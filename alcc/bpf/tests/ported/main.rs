@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The algorithms that live in the kernel, beside those of `cc` that they follow: the same source
-//! that runs in the kernel, compiled for the host, as controllers among the others.
+//! Comparison of the kernel's algorithms with those of `cc` that they follow: the same source that runs
+//! in the kernel, compiled for the host, as ordinary controllers.
 mod beside;
 mod bic;
 mod budget;

@@ -11,7 +11,7 @@ use alcc_units::{Bytes, Rate, Time};
 /// Packets of a window in units of 2^-20.
 const ONE: f64 = 1_048_576.0;
 
-/// An acknowledgement, as the kernel tells it. Times in microseconds.
+/// An acknowledgement, as the kernel reports it. Times in microseconds.
 #[derive(Clone, Copy)]
 pub(crate) struct Ack {
     pub(crate) now: u64,

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Tells a controller what `alcc/flow/tests/controller_vectors/vectors.json` says that one was told. The page beside it
-//! has the format.
+//! Replay of the events of `alcc/flow/tests/controller_vectors/vectors.json` to a controller. The page beside it
+//! describes the format.
 //!
-//! The hosts that wrote the file, `script.rs` and `packets.rs` beside it, each have a path that decides what happens.
-//! This one has none: who was not there must reach the same answers from the written events alone, as in Java.
+//! The hosts that wrote the file, `script.rs` and `packets.rs` beside it, each have a path that determines the events.
+//! This one has none: it must reach the same answers from the written events alone, as in Java.
 use alcc_cc::feed::Delivery;
 use alcc_cc::{
     Acked, Controller, Feed, Instance, Kind, LimitedBy, Packet, Path, Rto, RttView, Sent, Source,
@@ -81,7 +81,7 @@ pub(crate) enum RoundTrips {
     Newest,
 }
 
-/// A flow that is told it all.
+/// A flow that receives all events.
 pub(crate) struct Replay {
     feed: Feed,
     start: Time,

@@ -15,7 +15,7 @@ struct Outcome {
     error2: f64,
 }
 
-/// Means over eight draws of the losses: who loses first decides shares for long.
+/// Means over eight draws of the losses, because the first loss determines the shares for long.
 fn together(registry: &Registry, flow: &str, n: u32, loss: f64) -> Outcome {
     let seeds = if loss > 0.0 { 1..=8 } else { 1..=1 };
     let each: Vec<Outcome> = seeds.map(|s| drawn(registry, flow, n, loss, s)).collect();
@@ -77,7 +77,7 @@ fn siblings_share_as_those_of_the_reference_do() {
                     b.mbps, b.jain, b.ms, a.mbps, a.jain, a.ms
                 );
                 println!("{line}");
-                // Or as little less as eight draws cannot tell from nothing.
+                // Or less by an amount that eight draws cannot distinguish from zero.
                 let less = (2.0 * (a.error2 + b.error2).sqrt()).max(0.08);
                 if b.mbps < 0.95 * a.mbps || b.jain < a.jain - less || b.ms > 1.25 * a.ms + 2.0 {
                     wrong.push(line);

@@ -21,7 +21,7 @@ pub(crate) struct Growth {
     pub(crate) ssthresh: u32,
 }
 
-/// An acknowledgement, as the kernel tells it.
+/// An acknowledgement, as the kernel reports it.
 #[derive(Clone, Copy)]
 pub(crate) struct Ack {
     /// Microseconds, above 0.
@@ -66,7 +66,7 @@ pub(crate) struct Stack<C> {
     sent: Pn,
     rtt: RttView,
     undo: Option<Growth>,
-    /// The program is not run that the stack asks next.
+    /// True if the kernel skips the next program.
     not_run: bool,
 }
 

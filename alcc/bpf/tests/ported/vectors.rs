@@ -19,7 +19,7 @@ fn read() -> Vec<Case> {
     )
 }
 
-/// Tells all of them all, and looks after each event that has an answer by then.
+/// Passes all events to all forms, and calls `look` after each event with an answer.
 fn replay(
     case: &Case,
     controllers: Vec<Instance>,
@@ -62,8 +62,8 @@ fn the_file_says_all_that_an_answer_depends_on() {
     }
 }
 
-/// Whether a form in the kernel is told the same. Its clocks have no error of round trips. Copa there takes one step for
-/// an acknowledgement, here one for each segment.
+/// True if a form in the kernel receives the same input. Its clocks have no RTT error. In the kernel, Copa takes one
+/// step for an acknowledgement, here one for each segment.
 fn is_the_same_there(case: &Case) -> bool {
     let segment = case.told[0].values[1];
     let mut acks = case.told.iter().filter(|told| told.name == "ack");
@@ -74,8 +74,8 @@ fn is_the_same_there(case: &Case) -> bool {
     })
 }
 
-/// Verus takes the longest round trip of an epoch, and of those of an acknowledgement the kernel tells the newest. Told
-/// them all, the form of `cc` is 40 % off in case 12, and not 11.
+/// Verus uses the largest RTT of an epoch, but for each acknowledgement the kernel reports only the newest sample. With
+/// all samples, the form of `cc` differs by 40 % in case 12, instead of 11 %.
 fn heard(algorithm: &str) -> RoundTrips {
     match algorithm {
         "verus" => RoundTrips::Newest,
@@ -87,7 +87,7 @@ fn heard(algorithm: &str) -> RoundTrips {
 fn together(algorithm: &str, packets: f64, share: f64) -> bool {
     match algorithm {
         // A jump of the RTT puts off a drain. Where an acknowledgement was delayed, the first of its packets has the
-        // longer RTT: `cc` sees a jump from the packet before to it, and the kernel tells only one of them. So in
+        // longer RTT: `cc` sees a jump from the packet before to it, but the kernel reports only one of them. So in
         // case 10 one form drains at 3 s and the other does not.
         "copa" => packets <= 3.0 || packets <= 9.0 && share <= 0.08,
         "verus" => share <= 0.4,

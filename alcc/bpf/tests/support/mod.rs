@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Tests that load the kernel's controls.
 
-/// The machine is emulated (scripts/test-kernel): what takes how long in it means nothing.
+/// True if the machine is emulated (scripts/test-kernel), so that times are not meaningful.
 #[allow(dead_code, reason = "not every test measures time")]
 pub(crate) fn slow_machine() -> bool {
     std::env::var_os("ALCC_SLOW_MACHINE").is_some()
@@ -102,8 +102,8 @@ pub(crate) fn controls_alone() -> Alone {
     Alone { _lock: lock }
 }
 
-/// As long as it lasts, this thread and what it starts see nothing that is loaded. It must go before
-/// [`Alone`], also in a test that fails: who sees nothing unloads nothing.
+/// Hides everything that is loaded from this thread and its children until it is dropped. It must be
+/// dropped before [`Alone`], also in a failing test, because hidden controls cannot be unloaded.
 #[allow(dead_code, reason = "not every test hides it")]
 pub(crate) struct Hidden {
     /// Number of earlier mounts there.
@@ -123,7 +123,7 @@ impl Hidden {
 
 impl Drop for Hidden {
     fn drop(&mut self) {
-        // Whoever loads meanwhile mounts one of its own.
+        // A process that loads meanwhile mounts a separate one.
         for _ in self.mounts..mounts() {
             let _ = nix::mount::umount2("/run/alcc-bpf", nix::mount::MntFlags::MNT_DETACH);
         }

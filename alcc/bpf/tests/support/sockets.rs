@@ -77,7 +77,7 @@ impl Pair {
         self.listener.local_addr().unwrap().port()
     }
 
-    /// The connections of this port: this one, those to come, and who listens.
+    /// The connections of this port: this one, future ones, and the listening socket.
     pub(crate) fn only(&self) -> Selection {
         at_port(self.port())
     }
@@ -120,7 +120,7 @@ impl Sender {
         Self { socket }
     }
 
-    /// The connections of this port: this one, and who listens.
+    /// The connections of this port: this one, and the listening socket.
     pub(crate) fn only(&self) -> Selection {
         at_port(self.socket.local_addr().unwrap().port())
     }
