@@ -10,7 +10,8 @@ use std::path::Path;
 const NOT_FOR_THIS_USER: &str = "is loaded, but not for this user";
 const WHO: &str = "root permits a group of users by 'alcc bpf load --group'";
 
-/// Says in one line that this user goes without what is there, if nobody asked for it by name.
+/// Notes in one line that this user cannot use the loaded [`WINDOW_CONTROL`], unless an option chose the
+/// enforcement.
 pub(crate) fn note_if_refused(enforce: &str, under: Option<&str>) {
     let is_refused = || Steered::open().is_err_and(|e| e.kind() == ErrorKind::PermissionDenied);
     if enforce == "auto" && under.is_none() && is_refused() {
@@ -21,7 +22,7 @@ pub(crate) fn note_if_refused(enforce: &str, under: Option<&str>) {
 }
 
 /// # Errors
-/// Why not, and what would help.
+/// The reason, with a hint.
 pub(crate) fn available(under: Option<&str>) -> Result<(), String> {
     if let Some(under) = under {
         return Err(format!(
@@ -41,11 +42,11 @@ pub(crate) fn available(under: Option<&str>) -> Result<(), String> {
     ))
 }
 
-/// Whether the kernel can run this algorithm for sockets of this user. `asks`: an option that wants what only
-/// an algorithm in the program gives.
+/// Checks that the kernel can run this algorithm for sockets of this user. `asks`: an option that needs an
+/// algorithm in the program.
 ///
 /// # Errors
-/// Why not, and what would help.
+/// The reason, with a hint.
 pub(crate) fn runs(cc: &Spec, under: Option<&str>, asks: Option<&str>) -> Result<(), String> {
     if let Some(under) = under {
         return Err(format!(

@@ -287,7 +287,7 @@ mod tests {
     #[test]
     fn a_port_alone_is_every_address() {
         let (_dir, segment) = segment();
-        // A port that is free now; taken by somebody else in between the next one will do.
+        // A free port. If another program takes it meanwhile, the next one is used.
         let port = (0..20)
             .find_map(|_| {
                 let free = TcpListener::bind("[::]:0").ok()?.local_addr().ok()?.port();
@@ -315,8 +315,8 @@ mod tests {
         let (dir, segment) = segment();
         let at = dir.path().join("metrics.sock");
         let metrics = Metrics::start(&Place::Path(at.clone()), segment, None).unwrap();
-        // As many as are served at a time, none of which ever asks. One that talks without end, and
-        // one that is gone at once.
+        // As many clients as are served at a time, none of which sends a request; one that never stops
+        // sending, and one that leaves at once.
         let mut silent: Vec<_> = (0..MAX_READERS)
             .map(|_| UnixStream::connect(&at).unwrap())
             .collect();

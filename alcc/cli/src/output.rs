@@ -27,7 +27,7 @@ pub fn folder(path: &Path) -> Result<(), Failure> {
     can_hold_files(path).map_err(|e| not_a_folder(path, e))
 }
 
-/// The same, with the error as the system has it.
+/// The same, with the system's error.
 pub fn can_hold_files(path: &Path) -> io::Result<()> {
     if path.exists() && !path.is_dir() {
         return Err(io::Error::other("it is a file: name a folder"));
@@ -131,8 +131,8 @@ pub enum Reader {
     Gone,
 }
 
-/// Whether somebody still reads what goes there. A command that has nothing to write for a while
-/// learns it only so.
+/// The state of the reader of a pipe. A command that writes nothing for a while notices its end only in
+/// this way.
 fn reader(of: BorrowedFd<'_>) -> Reader {
     let mut look = [PollFd::new(of, PollFlags::empty())];
     let gone = poll(&mut look, PollTimeout::ZERO).is_ok_and(|ready| ready > 0)
@@ -142,8 +142,8 @@ fn reader(of: BorrowedFd<'_>) -> Reader {
     if gone { Reader::Gone } else { Reader::There }
 }
 
-/// Writes to standard output at once, without a line break of its own. What a terminal would obey is
-/// escaped, whoever has put it there: names of files, processes and control groups are others'.
+/// Writes to standard output at once, without adding a line break. Control characters are escaped, because
+/// names of files, processes and cgroups come from others.
 pub fn print(text: impl Display) -> Result<Reader, Failure> {
     print_screen(shown(&text.to_string()))
 }
@@ -169,9 +169,8 @@ pub fn shown(text: &str) -> Cow<'_, str> {
     lines.into()
 }
 
-/// Writes one line to standard error, or several that belong together, in one piece. What a
-/// terminal would obey is escaped, whoever has put it there. Nobody may be able to read it: that
-/// changes nothing.
+/// Writes one line to standard error, or several that belong together, in one piece. Control characters
+/// are escaped. A failure to write is ignored.
 pub fn note(text: impl Display) {
     let text = text.to_string();
     let lines: Vec<String> = text.split('\n').map(one_line).collect();

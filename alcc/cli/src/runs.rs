@@ -3,7 +3,7 @@
 //! ([`alcc_observe::Entry`]).
 //!
 //! An entry whose lock is free was left behind. The next command removes it, unless processes still
-//! share its memory. Then `alcc run` was killed, and its server goes on under control. Entries in
+//! share its memory. Then `alcc run` was killed, and its server continues under control. Entries in
 //! other folders are found through the processes that share their memory: see `shared.rs`.
 use crate::failure::Failure;
 use crate::output::note;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Runs found through the processes that share their memory, wherever its file is. It may be
-//! another user's, a unit's with a /tmp of its own, or a container's. Or its `alcc run` was killed.
+//! Search for runs through the processes that share their memory, wherever its file is. It may belong to
+//! another user, to a unit with a private /tmp, or to a container, or its `alcc run` was killed.
 //!
 //! The kernel says which file a process has mapped, by device and inode; names are not trusted.
 //! Readers check the contents, and nothing here waits for the owner of a file. A file counts if its

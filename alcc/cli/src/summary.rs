@@ -25,7 +25,7 @@ pub(crate) struct Summary<'a> {
     pub(crate) library: &'a Path,
     /// Of a trial.
     pub(crate) plan: Option<&'a Plan<'a>>,
-    /// Why the algorithm does not run in the kernel, if that was not asked for by name.
+    /// The reason why the algorithm does not run in the kernel, unless the user chose that.
     pub(crate) why: Option<String>,
 }
 
@@ -248,7 +248,7 @@ pub(crate) fn uncontrolled(segment: &Segment) -> serde_json::Value {
     all.collect()
 }
 
-/// The same as a line for people.
+/// The same as a line of text.
 pub(crate) fn uncontrolled_line(one: &Uncontrolled) -> String {
     let bytes = one.bytes.map(|bytes| format!(", {}", megabytes(bytes)));
     format!(

@@ -103,7 +103,7 @@ pub enum Change {
     Stopped(pid_t, c_int),
 }
 
-/// The library's own `waitpid` knows no real-time signals.
+/// `waitpid` with real-time signals, which the wrapper of the library does not support.
 pub fn change() -> Change {
     loop {
         let mut status = 0;
@@ -173,7 +173,7 @@ impl Signal {
 
     /// The terminal sends SIGINT and the like to a whole process group, so it is not sent again: a
     /// second one may mean "at once" to a program. Only when the terminal itself ends (SIGHUP,
-    /// SIGCONT), the first process of the session is told alone. Without `alcc` that would be the
+    /// SIGCONT), only the first process of the session receives it. Without `alcc` that would be the
     /// program.
     fn was_told(&self, pid: pid_t) -> bool {
         let first = nix::unistd::getsid(None).ok() == Some(nix::unistd::getpid());

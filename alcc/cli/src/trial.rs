@@ -210,7 +210,7 @@ impl Known {
         })
     }
 
-    /// False if so much is missing that both groups cannot be compared.
+    /// False if too much is missing for a comparison of both groups.
     fn is_whole(&self) -> bool {
         self.unended_shares()
             .iter()

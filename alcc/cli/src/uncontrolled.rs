@@ -98,7 +98,7 @@ impl Search {
     pub(crate) fn start(wanted: Wanted) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
-        // Before the program starts: the kernel tells only from here on what ends.
+        // Before the program starts, because the kernel reports ended connections only from here on.
         let mut scan = Scan::new(wanted);
         let thread = spawn("alcc-search", move || {
             let mut pause = MIN_INTERVAL;
@@ -190,7 +190,7 @@ impl Scan {
                 .segment
                 .reclaim(|pid| Path::new(&format!("/proc/{pid}")).exists());
         }
-        // Before the sockets: whoever listened for these connections is still among them.
+        // Before the sockets, so that the listening sockets of these connections are still among them.
         let ended = self.take_ended();
         // The table is read before and after. A connection that is taken under control or ends in
         // between is in one of the two.
@@ -309,7 +309,7 @@ impl Scan {
             let place = match program(pid) {
                 None => Some(unknown),
                 Some(_) => match self.suspect(&owner.holder, s) {
-                    // Who listens has the library, and who sent may have been another.
+                    // The listening process has the library, but another one may have sent.
                     Some((_, Missed::RawCalls)) if unseen.is_none() => Some(unknown),
                     place => place,
                 },
@@ -365,7 +365,7 @@ impl Scan {
             let holder = holders.get(inode).and_then(|all| all.first());
             match holder.and_then(|holder| Some((holder.pid, self.suspect(holder, s)?))) {
                 Some((pid, place)) => self.enter(s, *missed, pid, place),
-                // Who had it has just gone: it is counted at its end.
+                // Its process has just ended: the connection is counted at its end.
                 None if self.is_ours(s) && holder.is_none_or(|h| program(h.pid).is_none()) => {}
                 None => drop(self.foreign.insert(s.cookie)),
             }

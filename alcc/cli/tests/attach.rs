@@ -410,7 +410,7 @@ fn an_algorithm_of_user_space_steers_and_its_death_is_harmless() {
         "{cc} was killed; cubic again after {:?}",
         becomes(&which, "cubic")
     );
-    // It gives back when it is asked to end, and ends with what it steers.
+    // It gives the connections back at a signal, and ends with the connections that it steers.
     let other = Program::start(&format!("attach {which} --cc {cc}"));
     other.signal(Signal::SIGTERM);
     let (status, said) = other.end();
@@ -575,7 +575,7 @@ fn stale_events(listener: &TcpListener) -> (usize, usize) {
     (closed, stale)
 }
 
-/// Clients that send a byte each 2 ms and connect anew when the server closes.
+/// Clients that send a byte each 2 ms and reconnect when the server closes.
 fn asks_until(over: &AtomicBool, server: SocketAddr) {
     let connect = || {
         let client = TcpStream::connect(server).unwrap();
@@ -596,7 +596,7 @@ fn asks_until(over: &AtomicBool, server: SocketAddr) {
     }
 }
 
-/// While an algorithm works, however long, nobody but the server has its sockets.
+/// While an algorithm computes, for any time, only the server holds its sockets.
 #[test]
 fn a_steered_epoll_server_gets_no_event_of_a_closed_connection() {
     if support::impossible() {
@@ -634,8 +634,8 @@ fn a_steered_epoll_server_gets_no_event_of_a_closed_connection() {
     done("bpf unload");
 }
 
-/// The server closes first, 40 ms away: the client sees the end right after the last byte, whoever
-/// controls the connection.
+/// The server closes first, 40 ms away. The client sees the end right after the last byte, under any
+/// control.
 #[test]
 fn the_end_of_file_is_not_a_round_trip_late() {
     if support::impossible() {
@@ -713,7 +713,7 @@ fn a_steered_socket_goes_to_another_process() {
             let cc = "fixed:window=20";
             let steering = Program::start(&format!("attach {which} --cc {cc}"));
             becomes(&which, "alcc_window");
-            // A child has it, too; it alone writes, and is the last to hold it.
+            // A child holds it, too; only the child writes, and it is the last to hold it.
             let mut child = Command::new("cat");
             let its = server.try_clone().unwrap();
             child
@@ -726,7 +726,7 @@ fn a_steered_socket_goes_to_another_process() {
             };
             let forked = steered();
             drop(server);
-            // The kernel alone would give it back after half a second; who steers counts its bytes.
+            // Otherwise the kernel would take it back after half a second. The steering process counts its bytes.
             let count = |least: u64| {
                 wait_for("its bytes are counted", || {
                     (steered() > least).then(&steered)
@@ -734,7 +734,7 @@ fn a_steered_socket_goes_to_another_process() {
             };
             count(count(forked));
             becomes(&which, "alcc_window");
-            // Whoever has it, it is given back.
+            // It is given back in every case.
             steering.signal(Signal::SIGTERM);
             let (status, said) = steering.end();
             assert!(status.success(), "{said}");

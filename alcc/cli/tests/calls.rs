@@ -131,8 +131,8 @@ fn a_write_makes_the_system_calls_that_its_decision_uses() {
     for write in calls("fixed:window=1000", "gate+pacing", &["2000"; 10]) {
         assert_eq!(write, ["SO_COOKIE", "TIOCOUTQ", "write"]);
     }
-    // The first is cut where a segment ends, so it depends on what is unsent; nobody would wake the
-    // program, so it passes whole. For the second there is no room, whatever is unsent.
+    // The first is cut where a segment ends, so it depends on the unsent bytes. Nothing would wake the
+    // program, so it passes whole. There is never room for the second.
     let [cut, refused] = &calls("fixed:window=4", "gate+pacing", &["300000", "300000"])[..] else {
         panic!("two writes");
     };

@@ -133,7 +133,7 @@ fn tls_brings_files_to_whom_the_sender_believes() {
     for believed in [&["--pin", &print][..], &["--ca", &crt], &["--insecure"]] {
         brings(&place, &shown, &[&carried[..], believed, &[&to]].concat());
     }
-    // A certificate that is made at the start is told, and pinned.
+    // The fingerprint of a new certificate is printed, and pinned.
     let receiver = recv(&place, &["--carrier", "tls", "--once"]);
     receiver.says(" HOST\n");
     let said = receiver.said();

@@ -29,7 +29,7 @@ fn top(run: &str) -> Vec<Value> {
     all["connections"].as_array().unwrap().clone()
 }
 
-/// Asks `alcc top` until what it shows is as wanted.
+/// Runs `alcc top` until it shows the expected state.
 fn until(run: &str, what: &str, wanted: impl Fn(&[Value]) -> bool) -> Vec<Value> {
     let deadline = Instant::now() + Duration::from_secs(30);
     loop {
@@ -87,7 +87,7 @@ fn a_transfer_is_seen_switched_off_and_on_and_given_another_algorithm() {
         assert!(c["cwnd_segments"].as_u64().unwrap() > 0, "{c}");
         assert!(c["local"].as_str().unwrap().ends_with(":8080"), "{c}");
 
-        // It may rest for a moment, and then follows at its next write.
+        // It may be idle for a moment, and then follows at its next write.
         let meant =
             |said: &Value| said["followed"].as_u64().unwrap() + said["idle"].as_u64().unwrap();
         assert_eq!(meant(&ctl(&run, &["off"])), 1);
@@ -186,8 +186,8 @@ fn a_file_is_read_again_and_a_mistake_in_it_changes_nothing() {
     server.stop();
 }
 
-/// Out of memory, for example: the server goes on under control, and can still be looked at and
-/// switched off.
+/// For example out of memory: the server continues under control, and can still be shown and switched
+/// off.
 #[test]
 fn a_server_whose_alcc_was_killed_goes_on_and_still_obeys() {
     if impossible() {
@@ -435,7 +435,7 @@ fn the_log_of_a_running_server_has_both_windows() {
         assert!(!row[column("peer")].is_empty());
         before = number(row, "acked_bytes");
     }
-    // Nobody reads any more: nothing is written.
+    // Without a reader nothing is written.
     let (report, said) = server.stop();
     assert_eq!(report["failures"], 0, "{said}");
 }

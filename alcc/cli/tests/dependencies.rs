@@ -31,8 +31,8 @@ fn allowed(workspace: &str) -> (Vec<String>, BTreeSet<String>) {
     )
 }
 
-/// `(name, version, licence)` of what is built into the product, and whatever is not from
-/// crates.io.
+/// `(name, version, licence)` of the crates that are built into the product, and the crates that are not
+/// from crates.io.
 fn dependencies(workspace: &str) -> (BTreeSet<[String; 3]>, Vec<String>) {
     let out = Command::new(env!("CARGO"))
         .args("tree --locked --workspace --all-features --edges normal,build".split(' '))
@@ -61,7 +61,7 @@ fn dependencies(workspace: &str) -> (BTreeSet<[String; 3]>, Vec<String>) {
     (found, elsewhere)
 }
 
-/// Whether the licences of an expression suffice: `AND` asks for all, `OR` and `/` for one.
+/// True if the allowed licences satisfy an expression: `AND` needs all, `OR` and `/` one.
 fn suffices(expression: &str, allowed: &[String]) -> bool {
     let expression = expression.replace('/', " OR ");
     let all_of = |part: &str| {
@@ -113,7 +113,7 @@ fn doubles_are_listed(workspace: &str) {
     for [name, version, _] in dependencies(workspace).0 {
         versions.entry(name).or_default().push(version);
     }
-    // In order as text, which puts the older ones of today's first; so the newest is not asked for.
+    // In the order of text, which is not always that of versions, so the newest is not required.
     let found: BTreeSet<_> = versions
         .iter()
         .flat_map(|(name, all)| {

@@ -101,7 +101,7 @@ fn a_run_with_a_log_has_the_events_of_each_connection() {
     assert!(times.is_sorted(), "{text}");
 }
 
-/// The server starts, and one line says what it does without.
+/// The server starts, and one line names the missing part.
 fn starts_without(log: &Path, what: &str) {
     let done = alcc(&[
         "run",
@@ -270,8 +270,8 @@ fn the_log_of_a_running_program_shows_events() {
             let event: Value = serde_json::from_str(line).unwrap();
             event["mode"] == "startup" && event["algorithm"] == "bbr"
         };
-        // As many orders as a busy machine manages in three seconds may be none: until it has shown
-        // one. Whatever it said, its output and its notes.
+        // On a busy machine three seconds may be too short for any event, so this repeats until it has shown
+        // one. Returns its output and its notes.
         let log = |more: &[&str], shows: &dyn Fn(&str, &str) -> bool| {
             for _ in 0..10 {
                 let out = alcc(&[&["log", "--run", &run, "--duration", "3s"], more].concat());

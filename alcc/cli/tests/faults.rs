@@ -36,11 +36,11 @@ const MODES: [&str; 4] = [
 /// As much as a window of two segments lets go in three turns: the gate shuts on each connection.
 const SHORT: usize = 8_000;
 
-/// Resident memory may grow by so much after the first tenth of the connections, KiB: the C
-/// library's own arenas, and no more.
+/// Largest growth of resident memory after the first tenth of the connections, KiB: only the C library's
+/// own arenas.
 const GROWTH: u64 = 1024;
 
-/// Threads of a server that serves nobody: its own and the library's.
+/// Threads of an idle server: its own and the library's.
 const THREADS: usize = 2;
 
 /// The server's resources once it has closed the last connection and its thread has ended. A client
@@ -234,7 +234,7 @@ fn clients_that_never_read_wake_the_server_seldom() {
     }
 }
 
-/// The window is in the kernel, which the library tells what it is.
+/// The window is in the kernel, to which the library passes it.
 #[test]
 fn nor_if_the_kernel_keeps_the_limit() {
     if peer().is_none() {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `alcc run` where the algorithm itself can run in the kernel: who gets it, and how it ends.
+//! `alcc run` where the algorithm itself can run in the kernel: its connections, and its end.
 #[path = "../../bpf/tests/support/mod.rs"]
 mod controls;
 #[path = "support/kernel.rs"]

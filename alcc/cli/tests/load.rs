@@ -110,7 +110,7 @@ fn without_the_rights() {
     nobody("bpf load");
     nobody("attach --port 1 --cc cubic");
     done("bpf load");
-    // What is there needs nobody's rights: it is said that nothing was done.
+    // Loading again needs no privilege: a line says that nothing was done.
     let mut load = Command::new(&program);
     let load = load.args(["bpf", "load"]).uid(NOBODY).gid(NOBODY).output();
     let load = load.unwrap();
@@ -134,7 +134,7 @@ fn without_the_rights() {
         alcc_bpf::controls().count()
     );
     done("bpf unload");
-    // Root without the capabilities is nobody, too.
+    // Root without the capabilities is unprivileged, too.
     let mut command = alcc("bpf load");
     // SAFETY: system calls alone between fork and exec.
     unsafe {
@@ -296,10 +296,10 @@ fn without_bpf_a_descriptor_of_each_socket_does() {
             (control_of(&server).as_str(), control_of(&client)),
             ("reno", had)
         );
-        // What nobody has noted cannot be given back.
+        // An unrecorded control cannot be restored.
         let (status, said) = refused(&mut alcc(&format!("detach --port {port}")));
         assert_eq!(status, Some(2), "{said}");
-        // Nobody holds the socket.
+        // No other process holds the socket.
         server.write_all(b"end").unwrap();
         drop(server);
         let mut got = Vec::new();
@@ -530,7 +530,7 @@ fn unload_and_detach_give_back_what_listens_and_what_was_to_come() {
     done("bpf unload");
 }
 
-/// Of a service, of a part of one and of a container, whatever controls.
+/// For a service, a part of one and a container, with every control.
 fn within_units_it_is_refused(all: &Path, port: u16) {
     for unit in ["service", "scope"] {
         let unit = all.join(format!("alcc-test-{port}.{unit}"));

@@ -65,9 +65,9 @@ int clock_gettime(clockid_t clock, struct timespec *at) {
 }
 "#;
 
-/// Loads a library into a linker namespace of its own, which has a C library of its own, and sends
-/// half a megabyte. Who registers the connection, who modifies that and who waits: the program (h) or
-/// the library (p). Then: level-triggered (l) or not (e).
+/// Loads a library into a separate linker namespace, which has a separate C library, and sends half a
+/// megabyte. Letters say which of the program (h) and the library (p) registers the connection, modifies
+/// the registration and waits. The last one is level-triggered (l) or not (e).
 const TWO_NAMESPACES: &str = r#"
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -345,7 +345,7 @@ fn registrations_of_another_linker_namespace_hold_nobody_back() {
         lacks("a C compiler");
         return;
     };
-    // Whether the library saw who asked for room.
+    // Whether the library saw the call that waits for room.
     let cases = [
         ("h-hl", true),
         ("h-pl", true),
@@ -416,8 +416,8 @@ fn a_program_whose_folder_was_removed_is_controlled() {
     assert_eq!(report["connections"], 1, "{report}");
 }
 
-/// The library goes between the start of `alcc run` and that of the program: the file of --json-out
-/// is a pipe, which opens when somebody reads it.
+/// The library is removed between the start of `alcc run` and that of the program: the file of
+/// --json-out is a pipe, whose open waits for a reader.
 #[test]
 fn a_library_that_has_gone_is_said_to_be_missing() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Unmodified nginx under `alcc run`, over emulated links: what arrives is what was sent,
-//! connections are controlled, and whatever goes wrong the server goes on.
+//! Unmodified nginx under `alcc run`, over emulated links: the data arrives unchanged, connections are
+//! controlled, and the server continues after every fault.
 mod support;
 
 use alcc_emu::PathSpec;

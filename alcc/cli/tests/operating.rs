@@ -130,7 +130,7 @@ fn a_run_whose_alcc_was_killed_can_still_be_seen_and_switched_off() {
     running.alcc.kill().unwrap();
     running.alcc.wait().unwrap();
     let elsewhere = tempfile::tempdir().unwrap();
-    // By its folder, by the old id, and where nobody looks by a process of the server.
+    // By its folder, by the old id, and in a folder that is not searched by a process of the server.
     for (at, args) in [
         (dir.path(), &["top", "--once", "--json"][..]),
         (dir.path(), &["top", "--once", "--json", "--run", &id]),
@@ -164,7 +164,7 @@ fn a_run_whose_alcc_was_killed_can_still_be_seen_and_switched_off() {
     assert!(left.is_empty(), "{left:?}");
 }
 
-/// In a mail, a log or an editor there is no terminal to ask.
+/// In a mail, a log or an editor there is no terminal with a width.
 #[test]
 fn a_table_without_a_terminal_fits_80_columns_unless_more_are_asked_for() {
     let dir = tempfile::tempdir().unwrap();
@@ -740,8 +740,8 @@ fn what_stands_at_the_name_of_shared_memory_is_not_opened_for_it() {
     }
 }
 
-/// Root's variable names a folder below another user's, who could rename what is in it: whether
-/// the last part is root's own makes no difference.
+/// Root's variable names a folder below another user's, who could rename its content, even if root owns
+/// the last part.
 const FOREIGN: &str = r#"
 os.makedirs("/tmp/theirs/roots/alcc", 0o700)
 os.chown("/tmp/theirs", 4242, 4242)

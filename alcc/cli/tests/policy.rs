@@ -445,7 +445,7 @@ fn whoever_is_killed_leaves_one_policy_or_the_other() {
             true => was_old += 1,
             false => was_new += 1,
         }
-        // What was not done is done by whoever comes next.
+        // The next call completes it.
         if turn % 2 == 0 {
             file.apply(&port_rule(port, third));
             assert!(
@@ -501,8 +501,8 @@ fn a_policy_of_another_version_is_named_and_replaced() {
     );
 }
 
-/// A server with one connection to itself in a network namespace of its own. Says its control when it is
-/// asked.
+/// A server with one connection to itself in a separate network namespace. Prints its control on
+/// request.
 struct Elsewhere(Child);
 
 const ELSEWHERE: &str = "ALCC_TEST_ELSEWHERE";

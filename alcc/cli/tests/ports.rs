@@ -174,7 +174,7 @@ struct Download {
 
 fn download(program: &Program, folder: &Path, world: &Path) -> Download {
     let outside = Namespace::new().unwrap();
-    // Without control a loss-based algorithm fills the queue, whatever this machine's default is.
+    // Without control a loss-based algorithm fills the queue, regardless of this machine's default.
     let setting = "/proc/sys/net/ipv4/tcp_congestion_control";
     outside
         .run(|| std::fs::write(setting, "reno"))

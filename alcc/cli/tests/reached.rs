@@ -79,7 +79,7 @@ impl Place {
     /// The server is switched in the middle of a download; a later one begins with the control;
     /// then all is given back. `which` selects the server.
     fn reaches(self, which: &str, port: u16, path: &str, mut server: Server) {
-        // curl would say that it was refused, also where it asks again and is served.
+        // curl would report a refusal, also if it tries again and is served.
         wait_for("the server", || server.ended_or_listens(port));
         let fetch = || {
             let url = format!("http://$S:{port}/{path}");
@@ -125,7 +125,7 @@ impl Place {
     }
 }
 
-/// A test that fails leaves nobody who keeps the controls' names.
+/// A server that ends with its test, so that a failed test does not keep the controls' names in use.
 struct Server(Child);
 
 impl Server {

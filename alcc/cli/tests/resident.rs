@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The algorithms that live in the kernel, on connections of the machine's own kernel, over links
-//! that lose packets, that stand still and that let packets overtake each other: what the stack tells them of losses,
-//! timeouts and losses that were none.
+//! The kernel's algorithms on connections of the machine's own kernel, over links that lose, delay and
+//! reorder packets: their reaction to losses, timeouts and spurious losses that the stack reports.
 #[path = "../../bpf/tests/support/mod.rs"]
 mod controls;
 #[path = "support/early.rs"]

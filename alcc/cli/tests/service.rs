@@ -44,7 +44,7 @@ fn witness() -> Option<&'static Path> {
         .as_deref()
 }
 
-/// Everything is asked of the program alone and of the program under `alcc run`.
+/// Each check runs the program alone and under `alcc run`.
 const BOTH: [bool; 2] = [false, true];
 
 fn command(program: &Path, under: bool, args: &[&str]) -> Command {
@@ -241,9 +241,9 @@ fn a_listening_descriptor_and_a_watchdog_reach_the_program() {
         String::from_utf8(out.stdout).unwrap()
     });
     assert_eq!(said[0], "listen 1\nwatchdog 1\npidfd named\nother here\n");
-    // The number of its pidfd is known to nobody before it is there, and optional.
+    // The number of its pidfd is unknown before its start, and optional.
     assert_eq!(said[1], said[0].replace("pidfd named", "pidfd not named"));
-    // Meant for somebody else: left as it is.
+    // Meant for another process: it does not change.
     let out = Command::new(ALCC)
         .args(["run", "--quiet", "--", "sh", "-c", "echo $LISTEN_PID"])
         .env("LISTEN_PID", "1")
@@ -306,7 +306,7 @@ fn a_program_that_stops_stops_us_and_both_go_on() {
         for under in BOTH {
             let mut command = command(program, under, &["pause"]);
             // A group of its own, as a shell gives each job; we, in another one of the session, are
-            // its shell. Whoever starts the whole suite may ignore these signals, and so would a
+            // its shell. The parent of the whole suite may ignore these signals, and so would a
             // program that inherits that.
             command.process_group(0);
             // SAFETY: signal(2) may be called between fork and exec.

@@ -32,7 +32,7 @@ const ONE_WINDOW_MBPS: f64 = 24.0 * 1448.0 * 8.0 / 40e3;
 /// Time after which all six connections are established.
 const SETTLES: Duration = Duration::from_millis(1500);
 const COUNTED: Duration = Duration::from_secs(2);
-/// A busy machine sends less, or does not hold back for a while: then it is asked again.
+/// Number of attempts, because a busy machine sends less, or does not hold back for a while.
 const STARTS: usize = 6;
 
 /// Not a test by itself: the servers and the client.
@@ -114,7 +114,7 @@ fn download(port: u16) -> f64 {
     (after - before) as f64 * 8e-6 / took.as_secs_f64()
 }
 
-/// This test's own executable, to be asked by `SHARE_TEST`.
+/// This test's own executable, which `SHARE_TEST` selects.
 fn inside_me() -> [String; 3] {
     let exe = std::env::current_exe().unwrap();
     [
@@ -181,7 +181,7 @@ impl Server {
                 let [exe, words @ ..] = inside_me();
                 let plain = spawn(Command::new(exe).args(words).env("SHARE_TEST", serve));
                 let to = format!("127.0.0.1:{}", port_in(&port_file));
-                // Nobody has it now, and nobody asks for one in between.
+                // It is free now, and no other program requests one meanwhile.
                 let free = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).unwrap();
                 let port = free.local_addr().unwrap().port();
                 drop(free);

@@ -219,7 +219,7 @@ fn through_the_door_of_a_container() {
 
 const NOBODY: u32 = 65_534;
 
-/// A cgroup with a door, and nothing else for who is in it.
+/// A cgroup with a door, whose processes have no other access.
 struct Container(std::path::PathBuf);
 
 impl Container {
@@ -294,8 +294,8 @@ fn folder_for_everybody() -> tempfile::TempDir {
     dir
 }
 
-/// The connections at this port have the window of a program, and keep it: one that nobody steers
-/// is given back after half a second.
+/// Checks that the connections at this port have the window of a program, and keep it. A connection that
+/// no program steers is given back after half a second.
 fn is_steered(port: u16) {
     let controls = || {
         let found = alcc(&format!("attach --port {port} --cc cubic --dry-run --json"));
@@ -318,7 +318,7 @@ fn is_steered(port: u16) {
         }
         Duration::MAX
     };
-    // Who steers, and is not let run for half a second, has it again a moment later.
+    // A steering process that is not scheduled for half a second takes it again soon.
     first_right(5, runs, |kept| *kept == Duration::MAX);
 }
 

@@ -45,7 +45,7 @@ async def main():
 asyncio.run(main())
 "#;
 
-/// The same, and whoever has asked is not waited for: the connection is closed with bytes in flight.
+/// The same, but the server does not wait for the client: it closes the connection with bytes in flight.
 const CLOSES: &str = r#"
 import asyncio, sys
 clients, size, port = map(int, sys.argv[1:])
@@ -110,7 +110,7 @@ for attempt in range(200):
     time.sleep(0.05)
 "#;
 
-/// HTTP with connections that are kept: whoever has asked closes them.
+/// HTTP with persistent connections, which the client closes.
 const KEEPS: &str = r#"
 import asyncio, sys
 clients, size, port = map(int, sys.argv[1:])
@@ -136,8 +136,8 @@ async def main():
 asyncio.run(main())
 "#;
 
-/// Real programs, which close with the last byte or ask again with it. Each connection has another
-/// address; the last third asks three times.
+/// Real programs, which close with the last byte or send the next request with it. Each connection has
+/// another address; the last third sends three requests.
 const PROGRAMS: &str = r#"
 import os, socket, subprocess, sys, time
 server = os.environ["ALCC_OUTSIDE"]
@@ -379,8 +379,8 @@ fn a_transfer_counts_whoever_ends_it_and_however_it_is_written() {
     }
 }
 
-/// Clients that close with the last byte, or ask again with it. A transfer of which the last reading
-/// is missing would be missing itself, and which are missing depends on the group.
+/// Clients that close with the last byte, or send the next request with it. A transfer without its last
+/// reading would be missing itself, and the missing ones depend on the group.
 fn every_transfer_counts(link: &str, way: &Way) {
     let missing = |program: &&&str| Command::new(program).arg("--version").output().is_err();
     if let Some(program) = ["curl", "wget"].iter().find(missing) {
@@ -480,7 +480,7 @@ fn it_is_found_behind_a_proxy_too() {
     );
 }
 
-/// No process of the server is touched, and the kernel tells what its connections do.
+/// No process of the server is changed, and the readings come from the kernel.
 #[test]
 fn it_is_found_on_a_server_that_already_runs() {
     let _alone = controls::controls_alone();
@@ -557,7 +557,7 @@ fn a_file_with_rules_and_a_bad_share_are_refused_in_one_line() {
 fn the_groups_are_chosen_by_a_secret_that_is_kept() {
     use std::os::unix::fs::PermissionsExt;
     let dir = tempfile::tempdir().unwrap();
-    // The share as the server's processes have it, with the number that chooses the clients.
+    // The share of the server's processes, with the number that selects the clients.
     let chosen = |state: &str| {
         let done = Command::new(ALCC)
             .args(["trial", "--share", "50%", "--", "env"])
@@ -684,7 +684,7 @@ impl Drop for Running {
     }
 }
 
-/// Two trials of one port would undo each other's choice. Whoever kills one ends its choice.
+/// Two trials of one port would undo each other's choice. Killing one ends its choice.
 #[test]
 fn one_trial_at_a_time_of_a_port_that_runs_and_a_killed_one_is_no_harm() {
     let _alone = controls::controls_alone();
@@ -747,7 +747,7 @@ fn one_trial_at_a_time_of_a_port_that_runs_and_a_killed_one_is_no_harm() {
     assert!(unload.success());
 }
 
-/// Its times come from the monotonic clock, which nobody steps.
+/// Its times come from the monotonic clock, which cannot be stepped.
 #[test]
 fn a_clock_that_is_stepped_changes_nothing() {
     const STEPS: &str = r#"

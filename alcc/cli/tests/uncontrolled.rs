@@ -162,7 +162,7 @@ fn run(dir: &Path, program: &Path, how: &str, options: &[&str], expected: bool) 
     })
 }
 
-/// Streams of the C library pass, and nobody says that they are controlled; what passes by calls on
+/// Streams of the C library are not controlled, nor reported as controlled; data that passes by calls on
 /// the same connection is.
 #[test]
 fn what_streams_write_is_reported_and_not_taken_for_controlled() {
@@ -181,8 +181,8 @@ fn what_streams_write_is_reported_and_not_taken_for_controlled() {
         let expected = if how == "both" { BYTES / 2 } else { 0 };
         assert!(passed.abs_diff(expected) < 100_000, "{how}: {report}");
         assert!(missed <= BYTES - passed, "{how}: {report}");
-        // Nobody looks at the moment of the end: what came after the last look is not in the
-        // number, and how long that was is the machine's.
+        // There is no scan at the moment of the end, so bytes after the last scan are not in the number;
+        // their time depends on the machine.
         assert!(missed > (BYTES - passed) / 10, "{how}: {report}");
     };
     std::thread::scope(|scope| {
@@ -417,7 +417,7 @@ fn short_connections_of_a_ring_are_counted() {
     assert!(["io_uring", "ended"].contains(&reason), "{report}");
 }
 
-/// As inetd: whoever sends is a process without the library, which is there for some milliseconds.
+/// As inetd: a process without the library sends, and lasts for some milliseconds.
 const HANDS_OVER: &str = r#"
 import socket, subprocess, sys
 listener = socket.socket()
@@ -430,7 +430,7 @@ for _ in range(5):
     client.close()
 "#;
 
-/// Each is over before somebody looks, and the last of them with the program.
+/// Each ends before the next scan, and the last of them with the program.
 #[test]
 fn short_connections_of_others_are_counted() {
     const SIZE: usize = 300_000;
@@ -468,8 +468,8 @@ fn short_connections_of_others_are_counted() {
     );
 }
 
-/// libuv would make its registrations where nobody sees them, so it gets no ring and falls back;
-/// whoever else asks for one has it.
+/// libuv would register by io_uring, which the library does not see, so it gets no ring and falls back;
+/// other callers get one.
 #[test]
 fn libuv_inside_another_library_gets_no_ring_and_others_do() {
     let dir = tempfile::tempdir().unwrap();

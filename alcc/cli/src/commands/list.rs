@@ -214,7 +214,7 @@ impl Lists {
         }
     }
 
-    /// Those that live in the kernel.
+    /// Algorithms that run in the kernel.
     fn resident(&mut self) {
         self.heading("In the kernel, after 'alcc bpf load' (alcc attach --cc NAME)");
         for r in alcc_bpf::RESIDENT {

@@ -17,7 +17,7 @@ use std::process::ExitCode;
 pub(crate) struct Args {}
 
 pub(crate) fn run(_args: &Args) -> Result<ExitCode, Failure> {
-    // Each part, whatever became of the others: this is for emergencies.
+    // Each part regardless of failures of the others, because this is for emergencies.
     let (runs, kernel) = (ctl::off(), in_the_kernel());
     match (runs, kernel) {
         (Err(why), Err(also)) => {
@@ -36,7 +36,7 @@ fn in_the_kernel() -> Result<(), Failure> {
         ));
         return Ok(());
     }
-    // Who cannot load programs has none in force.
+    // A machine that cannot load programs has none in force.
     if let Err(BpfError::NotBuilt | BpfError::NoBtf | BpfError::NoJit) =
         alcc_bpf::survey(&Selection::default())
     {

@@ -184,7 +184,7 @@ fn stop_at_signals(signals: SigSet, stopper: Arc<Stopper>, grace: Span, quiet: b
     });
 }
 
-/// For people who look at what runs.
+/// Description for `alcc top` and messages.
 fn what(args: &Args) -> String {
     let at: Vec<_> = args.listen.iter().map(ToString::to_string).collect();
     format!("{} to {}", at.join(" and "), args.to)
@@ -212,7 +212,7 @@ fn config(args: &Args, chosen: &Chosen) -> Config {
     }
 }
 
-/// Time stamps would wake our own loops: `auto` does without.
+/// Time stamps would wake our own loops, so `auto` does not use them.
 const AUTO_FEEDBACK: &str = "tcp-info";
 
 fn triple(chosen: &Chosen) -> Result<Triple, Failure> {

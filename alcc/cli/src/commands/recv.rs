@@ -384,7 +384,7 @@ impl<'a> Server<'a> {
             });
             // It may wait until the answer has arrived: the program does not end before that.
             drop(pipe);
-            // Nobody listens any more only when all is over.
+            // This fails only after the end of the command.
             drop(tell.send(FlowMessage::Ended(number, Box::new(ended))));
         });
         match spawned {
@@ -466,7 +466,7 @@ impl<'a> Server<'a> {
             return;
         }
         if received.waits {
-            // The connection that goes on with it may have begun already.
+            // The connection that continues it may have begun already.
             if let Some(together) = self.going.get_mut(&header.session) {
                 together.open = together.open.saturating_sub(1);
             }

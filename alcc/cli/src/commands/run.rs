@@ -318,8 +318,8 @@ fn prepared(command: &[OsString], settings: &Settings, library: &Path) -> Comman
     }
     prepared.envs(loader::environment(library));
     // libuv may register with epoll by io_uring, where no preloaded library sees it. Then its
-    // connections cannot be held back. The library refuses that where it sees the call; this is for
-    // the rest.
+    // connections cannot be held back. The library refuses that where it sees the call; this covers the
+    // other cases.
     if std::env::var_os(LIBUV_IO_URING).is_none() {
         prepared.env(LIBUV_IO_URING, "0");
     }

@@ -180,7 +180,7 @@ fn look(runs: &[Running], attached: &mut Attached, is_all: bool, before: &mut Be
     }
     for (run, records) in shown {
         for mut record in records {
-            // Nobody in the program reads its counters.
+            // The program does not read its counters.
             if let Some(one) = kernels.remove(&record.who.cookie)
                 && in_the_kernel(&record)
             {

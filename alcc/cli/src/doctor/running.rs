@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A server that runs already: who it is, and how its connections are controlled without a restart.
+//! Checks of a running server: its program, and ways to control its connections without a restart.
 use super::{Finding, State, program};
 use crate::commands::attach::unit_of;
 use crate::holders::{holders, processes};

@@ -141,7 +141,7 @@ impl<D: Diagnosis> Left<D> {
                 ..
             } = one.entry;
             let walked = walks[usize::from(remote.is_ipv4())].as_mut();
-            // Who was not met has an end, and how it ended the kernel still knows.
+            // A connection that the walk did not find has ended, and the kernel still has its last state.
             let remains = walked
                 .and_then(|all| all.remove(&cookie))
                 .or_else(|| diagnosis.one(local, remote, cookie).ok());
@@ -215,7 +215,7 @@ fn seen(entry: &LeftEntry, at: Time, tcp: &TcpProgress, is_last: bool) -> Seen {
 mod tests {
     use super::*;
 
-    /// A kernel that sends for all, and counts what it is asked.
+    /// A kernel that still sends on all connections, and counts the queries.
     #[derive(Default)]
     struct Counting {
         one: usize,
@@ -290,7 +290,7 @@ mod tests {
         assert_eq!(look(&mut following(3)), (3, 3, 0));
         let mut left = following(1000);
         assert_eq!(look(&mut left), (1000, 0, 1));
-        // Who has ended since is asked for once, and then no more.
+        // A connection that has ended meanwhile is queried once.
         left.diagnosis.as_mut().unwrap().ended = vec![7, 8];
         assert_eq!(look(&mut left), (1000, 2, 1));
         assert_eq!(look(&mut left), (998, 0, 1));

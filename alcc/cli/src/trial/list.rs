@@ -9,7 +9,7 @@ use std::fs::File;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-/// The file. After an error nothing more is written, and the trial goes on.
+/// The file. After an error nothing more is written, but the trial continues.
 pub(super) struct List {
     path: PathBuf,
     file: Option<File>,
@@ -35,7 +35,7 @@ impl List {
         let Some(file) = &mut self.file else { return };
         let ms = |span: Span| format!("{:.3}", span.as_millis_f64());
         let rtt = |of: fn(Rtt) -> Span| transfer.rtt.map(of).map(ms).unwrap_or_default();
-        // One write for a line: whoever reads along sees whole ones.
+        // One write for each line, so that readers see complete lines.
         let line = format!(
             "{},{client},{},{},{},{},{}\n",
             if treated { "treated" } else { "plain" },

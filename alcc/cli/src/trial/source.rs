@@ -18,9 +18,9 @@ pub(crate) enum Source {
     Kernel(Box<alcc_bpf::Trial>),
 }
 
-/// A source as the following thread has it.
+/// A source in the thread that follows it.
 pub(super) trait Readings {
-    /// Waits until it is time for [`Readings::take`], or somebody unparks the thread.
+    /// Waits until it is time for [`Readings::take`], or the thread is unparked.
     fn wait(&mut self);
     /// Passes on the readings since the last call.
     fn take(&mut self, at: Time, each: &mut dyn FnMut(&Seen));
@@ -30,7 +30,7 @@ pub(super) trait Readings {
     fn unseen(&self) -> u64;
     /// Those that were not followed, because there were too many.
     fn beyond(&self) -> u64;
-    /// Plain TCP for all clients. `false`: not now, ask again.
+    /// Switches all clients to plain TCP. `false`: not possible yet, try again.
     fn give_back(&mut self, share: Share) -> bool;
     /// No more readings.
     fn end(&mut self);
@@ -82,7 +82,7 @@ impl Readings for Ring<'_> {
         let Self {
             trace, left, came, ..
         } = self;
-        // Who is new here is not closed yet: from the next look on.
+        // New connections here are not closed yet: they are read from the next time on.
         left.take(at, each);
         *came = 0;
         trace.read(|traced| {
@@ -133,7 +133,7 @@ impl Readings for Ring<'_> {
     }
 }
 
-/// The kernel is asked as often as a runtime reads its connections.
+/// Readings from the kernel, as frequent as a runtime's.
 pub(super) struct Kernel(pub(super) Box<alcc_bpf::Trial>);
 
 impl Readings for Kernel {
@@ -173,7 +173,7 @@ impl Readings for Kernel {
     }
 
     fn end(&mut self) {
-        // The server goes on, and its connections end: what one of them keeps does no harm.
+        // The server continues, and its connections end, so a control that one of them keeps does no harm.
         let _refused = self.0.give_back();
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Options that cannot have an effect with the others given. Whoever gives one expects something
-//! of it, so it is a mistake. What depends on the values of a scenario is seen where it is read.
+//! Options without an effect beside the other given ones. The user expects an effect, so such an option is
+//! an error. Cases that depend on the values of a scenario are detected where it is read.
 use super::{Typed, name};
 use std::ffi::OsStr;
 

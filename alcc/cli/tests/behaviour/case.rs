@@ -32,7 +32,7 @@ pub(crate) enum Client {
     Late,
     /// As `Late`; how much arrives is left to the case, as long as it is a prefix of the stream.
     LateAndAny,
-    /// Asks for something first.
+    /// Sends a request first.
     Ask,
     /// Says at the end how much it got.
     Answer,

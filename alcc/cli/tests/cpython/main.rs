@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! CPython's own tests of its network modules as the judge: under `alcc run --loopback --outbound`
-//! each test must end as it ends without. Every connection in them is then controlled, at both
-//! ends, in ways that nobody thought of here.
+//! CPython's own tests of its network modules as the oracle: under `alcc run --loopback --outbound` each
+//! test must end as it ends without. Every connection in them is then controlled at both ends, in ways
+//! that our own tests do not cover.
 //!
 //! `cargo test -p alcc-cli --test cpython -- test_ssl` runs one module; other modules of CPython's
 //! suite can be named too.
@@ -26,7 +26,7 @@ const MODULES: [&str; 7] = [
     "test_socketserver",
 ];
 
-/// The algorithm that nobody has to choose, and a window that is nearly always full.
+/// The default algorithm, and a window that is nearly always full.
 const FORMS: [Form; 3] = [None, Some("default"), Some("fixed:window=2")];
 
 /// Parallel runs on each core. The tests wait most of the time.

@@ -125,7 +125,7 @@ fn goes_on(transport: &[&str], receiver: &Receiver) {
     );
 }
 
-/// Asked to end it does, and leaves no half of a file.
+/// A receiver that gets a signal ends, and leaves no incomplete file.
 fn ends_well(receiver: Receiver) {
     receiver.end.signal(Signal::SIGTERM);
     let Receiver { end, folder, .. } = receiver;
@@ -316,7 +316,7 @@ fn a_peer_that_never_reads_or_never_answers_ends_the_sender_with_a_line() {
     each(DATAGRAMS.into_iter(), |t| {
         deaf(t, udp.local_addr().unwrap());
     });
-    // Nobody at all.
+    // No receiver at all.
     let nobody: SocketAddr = format!("127.0.0.1:{}", free_port()).parse().unwrap();
     each(all(), |transport| deaf(transport, nobody));
 }
@@ -383,7 +383,7 @@ fn pings_are_no_progress() {
     drop(reads.join());
 }
 
-/// Somebody says a byte now and then, and never more.
+/// A client that sends a header, and then nothing.
 #[test]
 fn who_begins_and_does_not_go_on_is_given_up() {
     let receiver = Receiver::start(STREAMS[0], &["--stall", "1s"]);
@@ -422,7 +422,7 @@ fn a_size_that_cannot_be_is_refused_at_once() {
     ends_well(receiver);
 }
 
-/// A file keeps none of its name, whatever it is called.
+/// The name of a file is never transferred.
 #[test]
 fn a_name_does_not_travel() {
     let receiver = Receiver::start(STREAMS[0], &[]);

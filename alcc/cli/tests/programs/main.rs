@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Real programs under `alcc run`, over an emulated link: what arrives is what was sent, the
-//! connections are controlled, and the program says and returns what it does without us. A plain
-//! run of the same program is the oracle.
+//! Real programs under `alcc run`, over an emulated link: the data arrives unchanged, the connections are
+//! controlled, and output and exit status are as without control. A plain run of the same program is the
+//! oracle.
 #[path = "../../../bpf/tests/support/mod.rs"]
 mod controls;
 #[path = "../support/early.rs"]
@@ -289,8 +289,8 @@ fn the_kernel_keeps_the_limit_in_a_time_namespace() {
     assert!(kernel::alcc("bpf unload").status.success());
 }
 
-/// The library does not see how smol waits: it holds nothing back, and says so. Nobody opens a gate
-/// for such a program, so it would stall, or try again and again.
+/// The library does not see how smol waits, so it holds nothing back, and reports that. With a gate such
+/// a program would stall, or retry in a loop, because nothing would wake it.
 #[test]
 fn smol_stays_at_plain_tcp() {
     let recipe = smol_server::recipe();

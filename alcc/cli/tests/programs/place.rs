@@ -207,8 +207,7 @@ impl Place {
     }
 
     /// A script at the client's side, where `$S` is the server's address, `$D` its folder and `$F`
-    /// the name of the file; after `patience` it is ended. `$T` is for iperf3, which has to be told
-    /// how long.
+    /// the name of the file; after `patience` it is ended. `$T` is the duration for iperf3.
     pub(crate) fn script(&self, script: &str, name: &str, patience: Duration) -> Command {
         let seconds = |t: Duration| t.as_secs().to_string();
         let mut command = Command::new("timeout");

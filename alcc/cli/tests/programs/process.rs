@@ -58,8 +58,8 @@ impl Process {
         }
     }
 
-    /// Until somebody in the namespace listens on the port. To connect would be noticed: iperf3
-    /// takes it for a client.
+    /// Waits until a program in the namespace listens on the port. It does not connect, because iperf3
+    /// would count that as a client.
     pub(crate) fn wait_for(&self, space: &Namespace, port: u16) {
         let listening = || sockets(port).iter().any(|state| state == LISTEN);
         let deadline = Instant::now() + Duration::from_secs(30);
@@ -73,7 +73,7 @@ impl Process {
         }
     }
 
-    /// Asks it to stop, as an init system would.
+    /// Stops it by the signal of an init system.
     pub(crate) fn end(&mut self) -> ExitStatus {
         self.signal(Signal::SIGTERM);
         self.wait()

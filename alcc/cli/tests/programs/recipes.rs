@@ -68,7 +68,7 @@ fn is_root() -> bool {
     nix::unistd::geteuid().is_root()
 }
 
-/// Text for root only: others cannot change their user and are not asked to.
+/// Text for root only, because others cannot change their user.
 fn if_root(text: &'static str) -> &'static str {
     if is_root() { text } else { "" }
 }
@@ -335,8 +335,7 @@ pub(crate) fn node() -> Recipe {
     }
 }
 
-/// libuv gets its epoll registrations to the kernel by io_uring: where it is asked for, and from
-/// libuv 1.50 on always.
+/// libuv registers with epoll by io_uring: on request, and from libuv 1.50 on always.
 pub(crate) fn node_with_io_uring() -> Recipe {
     Recipe {
         program: |place, name| {

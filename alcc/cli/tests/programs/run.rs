@@ -29,7 +29,7 @@ pub(crate) struct Run {
 impl Run {
     /// Starts the program, fetches the file `name` from it, ends it.
     pub(crate) fn of(place: &Place, recipe: &Recipe, cc: Option<&str>, name: &str) -> Self {
-        // Whatever is loaded into the kernel: the gate is what the programs meet.
+        // The gate, regardless of controls that are loaded into the kernel.
         let options = cc.map(|cc| ["--cc", cc, "--enforce", "gate+pacing"]);
         Self::with(
             place,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A web server by smol, in a process of this test program. smol asks epoll by system calls of its
-//! own, and sends by the C library.
+//! A web server by smol, in a process of this test program. smol calls epoll by direct system calls, and
+//! sends by the C library.
 use crate::place::PORT;
 use crate::recipes::{Recipe, WEB};
 use smol::io::{AsyncReadExt, AsyncWriteExt};

@@ -6,7 +6,7 @@ use super::*;
 fn asked_to_stop_it_lets_connections_finish_and_takes_no_new_ones() {
     let (server, at) = listener();
     let relay = Relay::local(at, &[]);
-    // For as long as the test lasts; what asks whether there is a listener may come first.
+    // For as long as the test lasts; the check for a listener may come first.
     std::thread::spawn(move || {
         for stream in server.incoming() {
             let mut stream = patient(stream.unwrap());
@@ -67,7 +67,7 @@ fn several_listeners_of_both_families() {
     assert!(greeted(&connect(format!("[::1]:{any}").parse().unwrap())));
     drop(serve.join().unwrap());
     let (_, report, _) = relay.stop();
-    // Loopback is left alone unless asked for, as under alcc run.
+    // Loopback is not controlled unless requested, as under alcc run.
     assert_eq!(
         (number(&report, "controlled"), number(&report, "left_alone")),
         (0, 4)
@@ -77,7 +77,7 @@ fn several_listeners_of_both_families() {
 #[test]
 fn a_name_is_tried_address_by_address() {
     let (server, at) = listener();
-    // Usually ::1 comes first, where nobody listens.
+    // Usually ::1 comes first, which has no listener.
     let to = format!("localhost:{}", at.port());
     let relay = Relay::start(&["--listen", "127.0.0.1:0", "--to", &to], |mut c| c.spawn());
     let serve = greeter(server, 3);
@@ -120,7 +120,7 @@ fn top_shows_its_connections_and_ctl_gives_them_orders() {
         ],
         |mut c| c.env("XDG_RUNTIME_DIR", place.path()).spawn(),
     );
-    // Sends until the client leaves, who reads slowly.
+    // Sends until the client, which reads slowly, leaves.
     let serve = once(
         server,
         |mut stream| while stream.write_all(&pattern(100_000)).is_ok() {},
@@ -190,7 +190,7 @@ fn when_the_runtime_fails_relaying_goes_on() {
     assert!(status.success(), "{said}");
     assert_eq!(number(&report, "failures"), 1, "{said}");
     assert!(said.contains("continued as plain TCP"), "{said}");
-    // Who reads the proxy's words late must not stop it by a full pipe.
+    // A reader of the proxy's messages that is late must not stop it by a full pipe.
     assert_eq!(said.matches("internal error").count(), 1, "{said}");
 }
 

@@ -21,7 +21,7 @@ fn a_client_that_has_sent_its_last_still_gets_everything() {
     assert_eq!(number(&report, "bytes_up"), 300_000);
     assert_eq!(number(&report, "bytes_down"), 2_000_000);
     assert_eq!(number(&report, "resets"), 0);
-    // Whether the window ever closed depends on who ran when: loopback acknowledges at once.
+    // Whether the window ever closed depends on scheduling, because loopback acknowledges at once.
     assert_eq!(number(&report, "controlled_bytes"), 2_000_000);
 }
 
@@ -106,7 +106,7 @@ fn a_reset_waits_no_longer_than_it_must_for_a_client_that_does_not_read() {
     let (server, at) = listener();
     let relay = Relay::local(at, &[]);
     let serve = once(server, |mut stream| {
-        // Until nobody takes any more.
+        // Until no more is accepted.
         stream
             .set_write_timeout(Some(Duration::from_millis(500)))
             .unwrap();
@@ -140,7 +140,7 @@ fn a_server_that_is_down_resets_the_client_and_serves_the_next_one_when_it_is_up
 #[test]
 fn a_server_that_does_not_answer_is_given_up_after_the_time_allowed() {
     let (server, at) = listener();
-    // A full backlog answers nobody.
+    // A full backlog does not answer.
     nix::sys::socket::listen(&server, Backlog::new(0).unwrap()).unwrap();
     let filled: Vec<_> = (0..8)
         .filter_map(|_| TcpStream::connect_timeout(&at, Duration::from_millis(200)).ok())

@@ -134,7 +134,7 @@ fn two_hundred_clients_that_read_nothing_take_a_bounded_memory() {
             stream
         })
         .collect();
-    // Written until nobody takes more, in rounds.
+    // Written in rounds, until no more is accepted.
     let chunk = pattern(65_536);
     let mut quiet = 0;
     let deadline = Instant::now() + Duration::from_secs(60);
@@ -301,7 +301,7 @@ fn was_reset_after_greeting(client: &TcpStream) -> bool {
     }
 }
 
-/// Many addresses fill all places: who is silent longest goes, and who speaks stays.
+/// Many addresses fill all places. The client that is silent longest is closed, and active ones stay.
 #[test]
 fn when_all_places_are_taken_the_longest_silent_goes() {
     let relay = of_eighty_places(&[]);

@@ -133,7 +133,7 @@ fn loaded() -> Option<controls::Alone> {
 
 #[test]
 fn a_window_takes_no_more_of_a_link_than_bbr() {
-    // Shares of a link are no matter of an emulated processor.
+    // Shares of a link are not meaningful on an emulated processor.
     if std::env::var_os("ALCC_SLOW_MACHINE").is_some() {
         println!("skipped: needs a machine that keeps up with 20 Mbit/s six times");
         return;

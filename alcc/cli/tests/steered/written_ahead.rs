@@ -48,8 +48,8 @@ impl Ready {
         self.world.end();
     }
 
-    /// Lines of numbers that the program says, by itself or under `alcc run OPTIONS`, and what the
-    /// client got. `before` it asks for anything the process is known.
+    /// Lines of numbers that the program prints, by itself or under `alcc run OPTIONS`, and the data that the
+    /// client got. `before` receives the process id before the first request.
     fn served<const N: usize>(
         &self,
         options: Option<&[&str]>,
@@ -178,7 +178,7 @@ fn what_an_attached_program_writes_ahead_is_bounded() {
             std::thread::sleep(Duration::from_millis(20));
         }
     };
-    // In the kernel. Whoever takes a limit back has none.
+    // In the kernel. A socket whose limit is removed has none.
     let parts = ready.ahead(None, "own", |pid| {
         runs(pid, None);
         assert!(alcc(&format!("{} budget", which(pid))).status.success());
@@ -209,7 +209,7 @@ fn what_an_attached_program_writes_ahead_is_bounded() {
     ready.end();
 }
 
-/// Each way to write and to wait for room does what it does without us, under a limit of ours.
+/// Each way to write and to wait for room behaves as without control, under a limit of alcc.
 #[test]
 fn every_way_of_writing_goes_on() {
     const BYTES: usize = 1_500_000;

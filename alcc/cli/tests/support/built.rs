@@ -16,7 +16,7 @@ pub(crate) fn built(name: &str) -> PathBuf {
     program
 }
 
-/// The program that has this command. Of those that both have it is the product.
+/// The program with this command. If both have it, this is the product.
 pub(crate) fn program(command: &str) -> PathBuf {
     let is_lab = command == "generate" || alcc_cli::ALCC.elsewhere.contains(&command);
     built(if is_lab { "alcc-lab" } else { "alcc" })

@@ -119,8 +119,8 @@ impl World {
         self.serve_as("daemon off;", options)
     }
 
-    /// The same where the gate is what is tested: it asks for the form that is the best one as long
-    /// as nobody has loaded anything into the kernel (`alcc bpf load`).
+    /// The same for tests of the gate: it requests the form that is the best one while nothing is loaded
+    /// into the kernel (`alcc bpf load`).
     #[allow(dead_code, reason = "not every test asks")]
     pub(crate) fn gated(&self, options: &[&str]) -> Server {
         self.serve(Some(&[options, &["--enforce", "gate+pacing"]].concat()))
@@ -245,8 +245,8 @@ impl Server {
         self.child.id()
     }
 
-    /// Asks it to stop, as an init system would; the report of `alcc run` (null without) and what
-    /// was said on standard error.
+    /// Stops it by the signal of an init system. Returns the report of `alcc run` (null without) and its
+    /// standard error.
     pub(crate) fn stop(mut self) -> (serde_json::Value, String) {
         self.terminate();
         let report = std::fs::read_to_string(&self.report)

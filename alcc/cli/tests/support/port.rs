@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Ports for programs that cannot be told to take any.
+//! Ports for programs that cannot select a free one themselves.
 use std::net::{TcpListener, UdpSocket};
 
 /// A port that was free a moment ago, for TCP and for UDP.

@@ -16,8 +16,8 @@ pub(crate) struct Relay {
 }
 
 impl Relay {
-    /// Starts `alcc proxy OPTIONS` in `start`'s way and waits until it listens. Unless they say
-    /// otherwise it keeps the limit by its queue, whatever somebody has loaded into the kernel.
+    /// Starts `alcc proxy OPTIONS` in `start`'s way and waits until it listens. By default it keeps the limit
+    /// by its queue, regardless of controls that are loaded into the kernel.
     pub(crate) fn start(
         options: &[&str],
         start: impl FnOnce(Command) -> std::io::Result<Child>,
@@ -65,7 +65,7 @@ impl Relay {
         self.child.id()
     }
 
-    /// Asks it to stop and takes what it says: exit status, the JSON object, standard error.
+    /// Stops it and returns its exit status, the JSON object, and standard error.
     pub(crate) fn stop(mut self) -> (ExitStatus, Value, String) {
         self.terminate();
         let status = self.wait();

@@ -12,13 +12,13 @@ pub(crate) fn wait_for(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// Somebody listens at this port in the network namespace of that process. Seen in the kernel's
-/// table: a server that takes one connection only would take a connection that tries.
+/// True if a program listens at this port in the network namespace of that process. It reads the kernel's
+/// table, because a server for one connection only would accept a test connection.
 pub(crate) fn listens(pid: u32, port: u16) -> bool {
     has_state(pid, port, "0A")
 }
 
-/// Somebody is connected there.
+/// True if a client is connected there.
 pub(crate) fn serves(pid: u32, port: u16) -> bool {
     has_state(pid, port, "01")
 }

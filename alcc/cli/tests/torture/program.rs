@@ -45,12 +45,12 @@ pub(crate) struct Tortured {
 }
 
 impl Tortured {
-    /// True, and said, if the machine does not have it.
+    /// True, with a message, if the machine does not have it.
     pub(crate) fn is_missing(&self) -> bool {
         self.program.is_none() && lacks(self.name)
     }
 
-    /// The signal that ends it; Python then still ends as a program does, and tells what it called.
+    /// The signal that ends it, after which Python still exits normally and reports its calls.
     fn stopped_by(&self) -> Signal {
         if self.name == "http.server" {
             Signal::SIGINT
@@ -304,8 +304,8 @@ impl Program {
     }
 }
 
-/// Free a moment ago, and nobody else's of those who ask here as long as the socket lives: two
-/// servers at one port would take each other's clients.
+/// A port that was free, and that no other call here returns while the socket is open, because two servers
+/// at one port would take each other's clients.
 fn free_port() -> (u16, UdpSocket) {
     loop {
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
@@ -386,8 +386,8 @@ fn clients(tortured: &Tortured, port: u16, child: &mut Child) -> Vec<Result<usiz
 
 fn received(tortured: &Tortured, from: &mut TcpStream) -> Result<usize, String> {
     let mut got = Vec::new();
-    // A reset is an end like any other; a server that leaves its client waiting is told so by its
-    // own end.
+    // A reset counts as an end. A server that leaves its client waiting shows that by its own
+    // end.
     let _ = from.read_to_end(&mut got);
     if !tortured.ends() {
         let Some(head) = got.windows(4).position(|w| w == b"\r\n\r\n") else {

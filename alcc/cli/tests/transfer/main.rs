@@ -317,7 +317,7 @@ fn files_go_where_the_receiver_says_and_replace_nothing() {
     assert!(ended.err.contains("2 of 2 transfers failed"), "{ended:?}");
     assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 3);
 
-    // Over a file, if that is wanted; and what cannot be kept is told to the sender.
+    // It replaces a file if requested, and the sender gets an error if data cannot be stored.
     let got = place.path("got");
     std::fs::write(&got, "old").unwrap();
     let recv = place.recv(&["--out", &got, "--overwrite"]);
@@ -371,7 +371,7 @@ fn strangers_cost_little_and_keep_nobody_out() {
     let mut silent: Vec<_> = (0..4).map(|_| connect()).collect();
     ends(connect());
     drop(silent.pop());
-    // When the receiver hears of it is the machine's.
+    // The time at which the receiver notices it depends on the machine.
     wait_for("the place of the one that left", || {
         place.send(&["--size", "100k"]).code == Some(0)
     });
@@ -419,7 +419,7 @@ fn a_signal_ends_both_with_what_is_known() {
         assert!(lines.len() > 5, "{lines:?}");
         assert!(lines.windows(2).all(|w| w[0].0 < w[1].0 && w[0].1 < w[1].1));
     }
-    // Nobody sent: nothing has failed.
+    // Nothing was sent, so nothing has failed.
     let recv = place.recv(&[]);
     recv.signal(Signal::SIGINT);
     assert_eq!(recv.end().code, Some(0));
@@ -435,7 +435,7 @@ fn an_application_that_writes_at_a_rate_has_little_delay() {
     assert_eq!(recv.end().code, Some(0));
     let row = &sent["flows"][0];
     let number = |name: &str| row[name].as_f64().unwrap();
-    // 2 Mbit/s for as long as it took, whatever the link could: a busy machine hears the end late.
+    // 2 Mbit/s for the whole duration, below the rate of the link. A busy machine notices the end late.
     let mbps = number("bytes") * 8.0 / 1e6 / number("duration_s");
     assert!((1.2..=2.1).contains(&mbps), "{row}");
 }

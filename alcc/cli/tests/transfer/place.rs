@@ -58,7 +58,7 @@ pub(crate) fn link() -> PathSpec {
 }
 
 impl Place {
-    /// `None`, and said, if this machine cannot have it.
+    /// `None`, with a message, if this machine does not support it.
     pub(crate) fn new() -> Option<Self> {
         Self::over(link())
     }

@@ -38,8 +38,8 @@ fn verus_queues_less_than_cubic_as_controllers_of_quic() {
         (number("bytes") * 8e-6 / 8.0, number("rtt_mean_ms"))
     };
     let (cubic, cubic_rtt) = run(&["--cc", "cubic"]);
-    // Loose: machines are slow at times. Both use the link, and one of them fills its queue. Who
-    // hears of acknowledgements late takes that for a longer round trip.
+    // Loose bounds, because machines are slow at times. Both use the link, and one of them fills its queue. A
+    // sender that gets acknowledgements late takes that for a longer RTT.
     assert!(cubic > 1.0, "{cubic} Mbit/s");
     let verus = || run(&["--cc", "verus"]);
     first_right(3, verus, |(mbps, rtt)| *mbps > 1.0 && *rtt < cubic_rtt);

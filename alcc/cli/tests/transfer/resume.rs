@@ -13,9 +13,9 @@ const SIZE: usize = 3_000_001;
 
 #[derive(Clone, Copy)]
 enum How {
-    /// Both ends hear of it.
+    /// Both ends are notified.
     Cut,
-    /// The receiver hears nothing: as after a change of network.
+    /// The receiver is not notified, as after a change of network.
     Hang,
 }
 
@@ -270,7 +270,7 @@ fn a_sender_that_was_killed_goes_on_when_it_is_started_again() {
     let said = text(&first.wait_with_output().unwrap().stderr);
     let session = said.lines().find_map(|line| line.split_once("--session "));
     let session = session.expect(&said).1;
-    // Who began again would be cut here.
+    // A transfer that restarted would be cut here.
     let (port, _) = relay(port, &[(10_000, How::Cut), (SIZE - 200_000, How::Cut)]);
     let second = send(port, &[&args[..], &["--session", session]].concat());
     let said = text(&second.stderr);

@@ -161,7 +161,7 @@ impl Steering {
             let taken = (holders.into_iter().flatten())
                 .map(|holder| self.take(*holder, socket.cookie))
                 .find(|taken| !matches!(taken, Err(TakeError::Gone)));
-            // Nobody's: another process's, on its way from one to another, or closed.
+            // Not available: it belongs to another process, is being passed on, or is closed.
             let why = taken.unwrap_or(Err(TakeError::Gone)).err();
             if why.is_some() {
                 self.refused.insert(socket.cookie, now + AGAIN);
