@@ -43,7 +43,7 @@
 #define ACK_RATIO_DELAYED 32
 /* Minimum ssthresh, packets (RFC 5681, eq. 4). */
 #define GROWTH_MIN_SSTHRESH 2
-/* The queueing delay to aim at. */
+/* Target queueing delay. */
 #define BUDGET_DELAY 40000
 /* First window, packets. */
 #define BUDGET_INITIAL 10

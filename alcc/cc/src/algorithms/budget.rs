@@ -74,7 +74,7 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm {
 };
 
 constants! { BUDGET:
-    /// The target queueing delay.
+    /// Target queueing delay.
     DELAY: Span = Span::from_millis(40);
     /// First window, packets.
     INITIAL: f64 = 10.0;

@@ -47,7 +47,7 @@ final class Constants {
     static final int ROUTE_FAST = 2;
     /** Buckets of a window: they bound the memory of a filter. */
     static final int MINIMUM_BUCKETS = 128;
-    /** The queueing delay to aim at. */
+    /** Target queueing delay. */
     static final long BUDGET_DELAY = 40000000L;
     /** First window, packets. */
     static final double BUDGET_INITIAL = 10.0;
