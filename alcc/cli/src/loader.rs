@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 /// which glibc cannot find without /proc, or once that folder has been removed. The same holds for
 /// every program that is started in turn.
 pub(crate) fn environment(library: &Path) -> [(&'static str, OsString); 2] {
-    /// No program lies deeper, and above the root is the root.
+    /// Deeper than any program's folder; the parent of the root is the root.
     const MAX_DEPTH: usize = 40;
     let library = std::path::absolute(library).unwrap_or_else(|_| library.to_owned());
     let mut preload = OsString::from(if system_library() { "/$LIB" } else { "$ORIGIN" });
@@ -33,7 +33,7 @@ pub(crate) fn environment(library: &Path) -> [(&'static str, OsString); 2] {
     ]
 }
 
-/// The C library of this program lies where the system's are: so `$LIB` is a folder.
+/// True if the C library of this program is in the system's folder, so that `$LIB` is a folder.
 fn system_library() -> bool {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
     let mut files = maps
@@ -157,7 +157,8 @@ pub(crate) fn starts_a_service(command: &[OsString]) -> Option<String> {
     })
 }
 
-/// Where systemd runs, its units stand in for the scripts of `/etc/init.d`.
+/// True if the command requests a service manager. With systemd, units replace the scripts of
+/// `/etc/init.d`.
 fn asks_a_manager(command: &[OsString], systemd: bool) -> bool {
     let is_one_of = |word: &OsStr, names: &[&str]| {
         let name = Path::new(word).file_name().and_then(OsStr::to_str);

@@ -18,8 +18,7 @@ pub(crate) struct Metrics {
 }
 
 impl Metrics {
-    /// Serves the counters until the program ends. `more` writes what follows the segment's own
-    /// figures.
+    /// Serves the counters until the program ends. `more` writes metrics after those of the segment.
     pub(crate) fn start(
         place: &Place,
         segment: Arc<Segment>,
@@ -112,7 +111,7 @@ struct View {
     open: BTreeMap<(u16, String, &'static str), Open>,
 }
 
-/// Connections of one state that are open.
+/// Open connections of one state.
 #[derive(Default)]
 struct Open {
     connections: u64,

@@ -123,11 +123,11 @@ pub fn will_be_written(file: &Path) -> Result<(), Failure> {
         .map_err(wrong)
 }
 
-/// Whether the reader is still there.
+/// The state of the reader.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reader {
     There,
-    /// The reader has gone: a command without end should end.
+    /// The reader has closed: a command without an end should end.
     Gone,
 }
 
@@ -148,12 +148,12 @@ pub fn print(text: impl Display) -> Result<Reader, Failure> {
     print_screen(shown(&text.to_string()))
 }
 
-/// The same of a text that steers the terminal: names in it have been through [`shown`].
+/// The same for a text with terminal control sequences, in which names have been escaped by [`shown`].
 pub fn print_screen(text: impl Display) -> Result<Reader, Failure> {
     Product::standard().fill(|to| to.write_all(text.to_string().as_bytes()))
 }
 
-/// Lines of text without what a terminal would obey. The escapes are JSON's, and mean the same there.
+/// Lines of text with control characters escaped, as in JSON.
 pub fn shown(text: &str) -> Cow<'_, str> {
     let stays = |c| is_printable(c) || matches!(c, '\n' | '\t');
     if text.chars().all(stays) {
@@ -177,8 +177,7 @@ pub fn note(text: impl Display) {
     let _ = Standard::Error.write_all(format!("{}\n", lines.join("\n")).as_bytes());
 }
 
-/// A fault of this program says what it is in one line, and with `RUST_BACKTRACE` where it came
-/// from.
+/// Reports a panic of this program in one line, and with `RUST_BACKTRACE` its origin.
 pub fn panics_are_one_line() {
     let whole = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |fault| {
@@ -220,7 +219,7 @@ impl Product {
         path.map(|path| Self::open(Some(path))).transpose()
     }
 
-    /// A file that is open already.
+    /// The output in an open file.
     pub fn of(file: File, path: &Path) -> Self {
         Self {
             to: BufWriter::new(Box::new(file)),
@@ -237,10 +236,10 @@ impl Product {
         }
     }
 
-    /// Lets `write` add something, perhaps nothing, and passes it on at once.
+    /// Lets `write` add output, possibly none, and writes it at once.
     ///
     /// # Errors
-    /// [`Failure::Failed`], unless only the reader has gone.
+    /// [`Failure::Failed`], unless only the reader has closed.
     pub fn add(
         &mut self,
         write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
@@ -257,7 +256,7 @@ impl Product {
         }
     }
 
-    /// Lets `write` fill it, and ends it.
+    /// Lets `write` write all output, and closes it.
     ///
     /// # Errors
     /// As [`Self::add`].
@@ -280,7 +279,7 @@ impl Product {
     }
 }
 
-/// The descriptors themselves: a buffer of the standard library would try again when the program
+/// The descriptors themselves, because a buffer of the standard library would retry when the program
 /// ends.
 #[derive(Clone, Copy)]
 enum Standard {
@@ -301,7 +300,7 @@ impl Write for Standard {
     }
 }
 
-/// Waits where the descriptor does not: another program that shares it may have made it
+/// Waits if the descriptor does not, because another program that shares it may have made it
 /// non-blocking.
 fn write(to: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
     loop {

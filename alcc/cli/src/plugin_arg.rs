@@ -31,7 +31,7 @@ impl Plugins {
         alcc_plugin::with_files(own, files).map_err(Failure::usage)
     }
 
-    /// None were given.
+    /// True if no plug-in was given.
     pub fn is_empty(&self) -> bool {
         self.files.is_empty()
     }

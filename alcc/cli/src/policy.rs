@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The file of 'alcc policy': which connections get which algorithm. Every error names its line and key.
+//! The file of 'alcc policy': rules that map connections to algorithms. Every error names its line and key.
 use crate::failure::{Failure, reason};
 use crate::trusted;
 use alcc_bpf::{
@@ -19,14 +19,14 @@ const KEYS: &[&str] = &[
     "port", "unit", "cgroup", "peer", "program", "share", "cc", "off",
 ];
 
-/// A mistake: its position in bytes, and what it is.
+/// A mistake: its position in bytes, and the message.
 type Wrong = (usize, String);
 type Value<'i> = Spanned<DeValue<'i>>;
 
-/// The rules of a file, narrower ones first. `trusted`: refuses a file that another user may change.
+/// The rules of a file, narrower ones first. `trusted`: refuses a file that another user can change.
 ///
 /// # Errors
-/// The file, the line, the key, what was found, what would be right.
+/// The file, the line, the key, the value found, and the expected one.
 pub(crate) fn read(path: &Path, is_applied: bool) -> Result<Vec<Rule>, Failure> {
     let wrong =
         |e: &std::io::Error| Failure::usage(format!("read {}: {}", path.display(), reason(e)));
@@ -90,7 +90,7 @@ fn unknown(found: &str, known: &[&str]) -> String {
     format!("no key '{found}'{near}: there are {}", known.join(", "))
 }
 
-/// One for each of its ports.
+/// One rule for each of its ports.
 fn rules_of(table: &Value<'_>, text: &str) -> Result<Vec<Rule>, Wrong> {
     let start = table.span().start;
     let Some(keys) = table.get_ref().as_table() else {

@@ -17,27 +17,27 @@ pub struct Program {
     pub algorithms: fn() -> Registry,
     /// Its transports; the first is the default.
     pub transports: &'static Table,
-    /// Whether this process is on an emulated link, where nothing needs to be encrypted.
+    /// True if this process is on an emulated link, where encryption is not needed.
     pub is_emulated: fn() -> bool,
     /// Known mistakes with options.
     pub hints: &'static [Hint],
-    /// Options that have no effect with others.
+    /// Options without an effect beside others.
     pub idle: &'static [Idle],
-    /// Commands that another program has.
+    /// Commands of the other program.
     pub elsewhere: &'static [&'static str],
-    /// That program.
+    /// The name of the other program.
     pub other: &'static str,
-    /// Transports that it has besides.
+    /// Additional transports of the other program.
     pub other_transports: &'static [&'static str],
 }
 
 impl Program {
-    /// Says something on standard error.
+    /// Prints a note on standard error.
     pub fn note(&self, what: impl Display) {
         output::note(format_args!("{}: {what}", self.name));
     }
 
-    /// Runs `work`, which parses the command line and does what it says.
+    /// Runs `work`, which parses and executes the command line.
     pub fn main(&self, work: impl FnOnce() -> Result<ExitCode, Failure>) -> ExitCode {
         output::panics_are_one_line();
         work().unwrap_or_else(|failure| {

@@ -7,12 +7,12 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-/// A progress bar from 0 to 1 with a message. Without a terminal: a line now and then.
+/// A progress bar from 0 to 1 with a message. Without a terminal: a line at intervals.
 pub struct Bar {
     bar: ProgressBar,
     began: Instant,
     said: Instant,
-    /// The part that an earlier command did.
+    /// The part completed by an earlier command.
     stored: f64,
 }
 
@@ -50,12 +50,12 @@ impl Bar {
         }
     }
 
-    /// This part was done by an earlier command, and took no time.
+    /// Adds a part that was completed by an earlier command, which takes no time now.
     pub fn skip(&mut self, part: f64) {
         self.stored += part;
     }
 
-    /// A line above the bar, which stays.
+    /// Prints a line above the bar, which stays.
     pub fn say(&self, line: &str) {
         self.bar.suspend(|| note(format_args!("{line}")));
     }
@@ -88,7 +88,7 @@ fn is_utf_8(variable: impl Fn(&str) -> Option<String>) -> bool {
     })
 }
 
-/// Elapsed time, and the total time at this speed: that of what is not `stored`.
+/// Elapsed time, and the total time at the current speed, which is that of the part beyond `stored`.
 fn clock(elapsed: Duration, part: f64, stored: f64) -> String {
     let seconds = |s: f64| match s.round() as u64 {
         s if s < 120 => format!("{s} s"),

@@ -82,7 +82,7 @@ pub(crate) fn all() -> Vec<Running> {
     all
 }
 
-/// Those that are not known yet.
+/// Adds the runs that are not known yet.
 fn add(all: &mut Vec<Running>, more: impl IntoIterator<Item = Running>) {
     for run in more {
         if all.iter().all(|known| known.file != run.file) {
@@ -175,7 +175,7 @@ impl Which {
     }
 }
 
-/// Whether this user may see what a process has mapped.
+/// Checks that this user can read the memory map of a process.
 fn maps(pid: u32) -> Result<(), io::ErrorKind> {
     match File::open(format!("/proc/{pid}/maps")) {
         Ok(_) => Ok(()),
@@ -183,7 +183,7 @@ fn maps(pid: u32) -> Result<(), io::ErrorKind> {
     }
 }
 
-/// Why nothing was found and what helps. `named` is the process of --run.
+/// The reason why no run was found, with a hint. `named` is the process of --run.
 fn none_found(
     places: &str,
     is_root: bool,

@@ -12,7 +12,7 @@ use alcc_socket::{Settings, Triple};
 use std::ffi::OsString;
 use std::path::Path;
 
-/// Programs that delegate their work to a process that we did not start.
+/// Programs that delegate their work to a process that alcc did not start.
 const STARTS_ELSEWHERE: [&str; 4] = ["docker", "podman", "nerdctl", "kubectl"];
 
 /// The run: command and settings.
@@ -23,14 +23,14 @@ pub(crate) struct Summary<'a> {
     pub(crate) quiet: bool,
     /// The preloaded library.
     pub(crate) library: &'a Path,
-    /// Of a trial.
+    /// The plan, if it is a trial.
     pub(crate) plan: Option<&'a Plan<'a>>,
     /// The reason why the algorithm does not run in the kernel, unless the user chose that.
     pub(crate) why: Option<String>,
 }
 
 impl Summary<'_> {
-    /// Prints what is going to be controlled.
+    /// Prints the line at the start.
     pub(crate) fn begin(&self) {
         if self.quiet {
             return;
@@ -79,7 +79,7 @@ impl Summary<'_> {
         }
     }
 
-    /// Where the limit is kept and why, on a machine that has a choice.
+    /// The enforcement and the reason for it, on a machine with a choice.
     fn form(&self) -> String {
         let enforcement = &self.triple.enforcement;
         let by = match (enforcement.resident, enforcement.kernel) {
@@ -96,7 +96,7 @@ impl Summary<'_> {
         self.command[0].to_string_lossy().into_owned()
     }
 
-    /// Why no process has loaded the library.
+    /// The reason why no process has loaded the library.
     fn not_loaded(&self) -> String {
         if self.starts_elsewhere() {
             return "it starts programs that are not controlled: use 'alcc proxy', or 'alcc run' inside the container".to_owned();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Running a program until it and everything it left behind has ended.
+//! Supervision of a program until it and all its descendants have ended.
 use crate::failure::Failure;
 use crate::handover::Handover;
 use nix::libc::{self, c_int, pid_t, siginfo_t};
@@ -99,7 +99,7 @@ pub enum Change {
     None,
     NoChildren,
     Ended(pid_t, Exit),
-    /// By this signal.
+    /// Ended by this signal.
     Stopped(pid_t, c_int),
 }
 
@@ -132,7 +132,7 @@ pub struct Signal {
     info: siginfo_t,
 }
 
-/// Waits for a signal. `None`: it was none for the program.
+/// Waits for a signal. `None`: it was not meant for the program.
 pub fn next_signal() -> Option<Signal> {
     // SAFETY: zero is a valid siginfo_t; the set and the out pointer are valid.
     let (number, info) = unsafe {
@@ -172,9 +172,8 @@ impl Signal {
     }
 
     /// The terminal sends SIGINT and the like to a whole process group, so it is not sent again: a
-    /// second one may mean "at once" to a program. Only when the terminal itself ends (SIGHUP,
-    /// SIGCONT), only the first process of the session receives it. Without `alcc` that would be the
-    /// program.
+    /// second one may mean "at once" to a program. When the terminal itself ends (SIGHUP, SIGCONT),
+    /// only the first process of the session receives it. Without `alcc` that would be the program.
     fn was_told(&self, pid: pid_t) -> bool {
         let first = nix::unistd::getsid(None).ok() == Some(nix::unistd::getpid());
         let alone = first && [libc::SIGHUP, libc::SIGCONT].contains(&self.number);

@@ -39,7 +39,7 @@ pub(crate) struct NotControlled {
 }
 
 impl NotControlled {
-    /// One line, for the end.
+    /// One line for the summary.
     pub(crate) fn line(&self) -> String {
         format!(
             "alcc: at least {} of {} (process {}, e.g. to {}) passed uncontrolled with {}: {}",
@@ -154,7 +154,7 @@ struct Scan {
     listened: BTreeSet<u16>,
     /// Connections of other programs, by the kernel's number.
     foreign: BTreeSet<u64>,
-    /// In the table, but nothing has passed under control; maybe before its first reading.
+    /// Connections in the table without bytes under control, possibly before their first reading.
     doubtful: BTreeSet<u64>,
     /// Open uncontrolled connections: where they are counted, and their bytes so far.
     suspects: BTreeMap<u64, ((String, Missed), u64)>,
@@ -358,7 +358,7 @@ impl Scan {
         self.wanted.selection.covers(&peer)
     }
 
-    /// Finds the programs of these connections, and why they are not controlled.
+    /// Finds the programs of these connections, and the reasons why they are not controlled.
     fn examine(&mut self, fresh: &BTreeMap<u64, (TcpSocket, u64)>) {
         let holders = holders(fresh, descendants());
         for (inode, (s, missed)) in fresh {
@@ -372,7 +372,7 @@ impl Scan {
         }
     }
 
-    /// A program of the run listens where it came in.
+    /// True if a program of the run listens on its local port.
     fn is_ours(&self, s: &TcpSocket) -> bool {
         let listener = self.listeners.get(&s.local.port());
         listener.is_some_and(|(_, owner)| owner.is_some())
@@ -487,8 +487,8 @@ fn least(s: &TcpSocket) -> u64 {
     SEGMENTS * u64::from(s.mss.max(536))
 }
 
-/// Whether a memory map names a file. Compared by folder and name: the map has the path without
-/// links.
+/// True if a memory map contains a file. It compares folder and name, because the map has the path
+/// without symbolic links.
 fn names(maps: &str, of: &Path) -> bool {
     let file = of.canonicalize();
     // Memory without a name has one only there, behind its descriptor.
@@ -510,7 +510,7 @@ enum Passed {
     Failed,
 }
 
-/// A process's program; `None`: it has gone.
+/// The program of a process; `None`: the process has ended.
 fn program(pid: u32) -> Option<String> {
     let program = std::fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
     Some(one_line(program.trim_end()))

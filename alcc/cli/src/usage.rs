@@ -57,7 +57,7 @@ pub fn matches(
     Ok(matches)
 }
 
-/// A command of the other program, also as it was called before there were two.
+/// A command of the other program, also by its name from the time of a single program.
 fn elsewhere(of: &Program, words: &[OsString]) -> Option<String> {
     let word = words.get(1)?.to_str()?;
     let asks = words.get(2).filter(|_| word == "help");
@@ -241,8 +241,8 @@ fn answer(
     }
 }
 
-/// The version and, if the linker has left one, the beginning of the build ID: of two programs with
-/// the same version it says whether they are the same.
+/// The version and, if the program has one, the beginning of the build ID, which distinguishes programs
+/// of the same version.
 fn version(name_and_version: &str) -> String {
     let named = name_and_version.trim_end();
     let own = std::env::current_exe().ok();
@@ -291,8 +291,8 @@ fn in_words(line: String) -> String {
     }
 }
 
-/// An option that another command has, or half of what belongs together: command, option, what to
-/// do. clap only says that it is unexpected, or that others are missing.
+/// Hints for options of another command, and for incomplete combinations: command, option, hint. clap only
+/// reports that the option is unexpected, or that others are missing.
 pub type Hint = (&'static str, &'static str, &'static str);
 
 /// Hint for a known mistake: an option that the command does not have, or one without the options that it
@@ -323,7 +323,7 @@ fn hint(
     Some((option, what))
 }
 
-/// A command of which only the family was given.
+/// Error for a command without its subcommand.
 fn unfinished(program: &Command, words: &[OsString]) -> String {
     let (name, at) = command(program, words);
     let below = at.get_subcommands().map(Command::get_name);

@@ -18,8 +18,8 @@ pub(crate) fn megabytes(bytes: u64) -> String {
     format!("{:.1} MB", bytes as f64 / 1e6)
 }
 
-/// "; the gate closed 3 times", of those that the kernel does not limit. Where it limits all, there
-/// is no gate to speak of.
+/// "; the gate closed 3 times", for connections that the kernel does not limit. Empty if it limits all,
+/// because there is no gate then.
 pub(crate) fn gate(enforcement: &Enforcement, closed: u64) -> String {
     if enforcement.gate || closed > 0 {
         format!("; the gate closed {}", count(closed, "time"))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The kernel, its settings, the C library and what this user may do.
+//! Checks of the kernel, its settings, the C library and this user's rights.
 use super::{Finding, State};
 use crate::library;
 use std::ffi::CStr;
@@ -120,7 +120,7 @@ fn bpf(read: Files<'_>) -> Finding {
     }
 }
 
-/// Without it nothing can be loaded.
+/// True if the kernel has BTF, which loading BPF programs requires.
 fn has_btf() -> bool {
     fs::exists("/sys/kernel/btf/vmlinux").unwrap_or(false)
 }
@@ -255,7 +255,7 @@ fn http3(read: Files<'_>) -> Finding {
     )
 }
 
-/// Whether a local address of this table of the kernel has the port.
+/// True if a local address of this table of the kernel has the port.
 fn is_open(table: &str, port: u16) -> bool {
     let local = |line: &str| {
         Some(
@@ -271,7 +271,7 @@ fn is_open(table: &str, port: u16) -> bool {
     ports.any(|found| found == port)
 }
 
-/// The value behind a name in a file of lines such as `Seccomp:  2`.
+/// The value after a name in a file of lines such as `Seccomp:  2`.
 fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     text.lines()
         .find_map(|line| line.strip_prefix(name))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! One program: whether the preload library reaches it, and what would if it does not.
+//! Checks of a program: whether the preload library can control it, and an alternative if not.
 use super::{Finding, State};
 use crate::loader;
 use crate::supervise::hindrance;
@@ -99,7 +99,8 @@ impl Marks {
         File::open(path).and_then(Self::read).unwrap_or_default()
     }
 
-    /// By pieces, which overlap by the longest mark: programs have hundreds of megabytes.
+    /// Reads the program in pieces, which overlap by the longest mark, because programs have hundreds of
+    /// megabytes.
     fn read(mut from: impl Read) -> io::Result<Self> {
         const KEEP: usize = 32;
         let (mut marks, mut piece, mut held) = (Self::default(), vec![0; KEEP + (1 << 20)], 0);

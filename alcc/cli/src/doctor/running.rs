@@ -8,7 +8,7 @@ use alcc_sys::Sockets;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
-/// The processes that listen on this port of this network namespace.
+/// Checks the processes that listen on this port of this network namespace.
 pub(crate) fn at_port(port: u16) -> Vec<Finding> {
     let sockets = Sockets::open().and_then(|mut sockets| sockets.dump());
     let listening = sockets.into_iter().flatten();
@@ -30,7 +30,7 @@ pub(crate) fn at_port(port: u16) -> Vec<Finding> {
     vec![Finding::new("running", State::Note, found, means)]
 }
 
-/// This process.
+/// Checks this process.
 pub(crate) fn process(pid: u32) -> Vec<Finding> {
     let cgroup = alcc_bpf::cgroup_of(pid);
     // What listens hands its control on anyway.

@@ -48,7 +48,7 @@ impl Diagnosis for Sockets {
 
 /// The followed connections, and the number of those that were not seen to their end.
 pub(super) struct Left<D = Sockets> {
-    /// Of the network namespace of this thread; `None`: there is none, or not yet.
+    /// For the network namespace of this thread; `None`: not available, or not opened yet.
     diagnosis: Option<D>,
     connections: Vec<One>,
     /// Duration of the last reading.
@@ -72,13 +72,13 @@ impl<D> Default for Left<D> {
 struct One {
     entry: LeftEntry,
     last: TcpProgress,
-    /// With the next acknowledgement it is forgotten.
+    /// Set when the next acknowledgement ends it.
     is_last: bool,
 }
 
 impl<D: Diagnosis> Left<D> {
-    /// Follows this one, too, from the next look on: its program is about to close it. What the
-    /// runtime read at its end is a reading like the others.
+    /// Follows this connection, too, from the next reading on, because its program is about to close it. The
+    /// runtime's last reading of it is an ordinary one.
     pub(super) fn add(&mut self, entry: &LeftEntry, each: &mut dyn FnMut(&Seen)) {
         let last = TcpProgress {
             acked: entry.acked,
@@ -104,8 +104,8 @@ impl<D: Diagnosis> Left<D> {
         });
     }
 
-    /// When to look again: as often as the runtime read them, or as a look takes its time. `None`:
-    /// none is followed.
+    /// Time of the next reading: as often as the runtime read them, or less often if a reading takes long.
+    /// `None`: none is followed.
     pub(super) fn period(&self) -> Option<Span> {
         let rest = Span::from_nanos(self.took.as_nanos().saturating_mul(REST));
         (!self.connections.is_empty()).then(|| PERIOD.max(rest))
@@ -168,18 +168,18 @@ impl<D: Diagnosis> Left<D> {
         self.took = now().since(at);
     }
 
-    /// How many were not seen to their end: reset, or in another network namespace.
+    /// Number of connections that were not seen to their end: reset, or in another network namespace.
     pub(super) fn unseen(&self) -> u64 {
         self.unseen
     }
 
-    /// How many were not followed, because [`MOST`] others were.
+    /// Number of connections that were not followed, because [`MOST`] others were.
     pub(super) fn beyond(&self) -> u64 {
         self.beyond
     }
 }
 
-/// All has been acknowledged since the last look.
+/// The final reading of a connection whose data has been acknowledged since the last one.
 fn end(one: &One, at: Time) -> Seen {
     let all = TcpProgress {
         acked: one.last.written,

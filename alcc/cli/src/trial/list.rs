@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Every transfer of a trial as a line, for one's own statistics.
+//! A file with one line for each transfer of a trial, for separate statistics.
 use crate::failure::Failure;
 use crate::failure::reason;
 use crate::output::{create, note};

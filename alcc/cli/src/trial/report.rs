@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A trial as a line, a table, metrics, JSON and a page.
+//! Output of a trial: a line, a table, metrics, JSON and a page.
 use super::Known;
 use super::left::MOST;
 use crate::metrics::Page;
@@ -58,7 +58,7 @@ fn escaped(text: &str) -> String {
 /// The metrics of the short line.
 const SHORT: [Metric; 3] = [Metric::RttP95, Metric::Rate, Metric::Time];
 
-/// As people read it: percent, or points.
+/// A change for people: percent, or percentage points.
 fn percent(value: f64) -> String {
     alcc_units::signed(100.0 * value, 0)
 }

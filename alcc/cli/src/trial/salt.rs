@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The secret that decides, with a client's address, in which group the client is. If it were
-//! known, anybody could compute which of his addresses are under the algorithm.
+//! The secret that determines, with a client's address, the group of the client. If it were known, clients
+//! could compute which of their addresses are under the algorithm.
 //!
 //! It is kept in a file, so that clients stay in their group when the server starts again.
 use crate::output::note;
@@ -27,7 +27,7 @@ pub(super) fn secret(share: Share) -> io::Result<Share> {
     Ok(share.salted(salt))
 }
 
-/// Where it is kept: systemd's StateDirectory=, or where the user's programs keep such things.
+/// Its folder: systemd's StateDirectory=, or the user's state directory.
 fn folder() -> Option<PathBuf> {
     let named = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
     let below = |base: PathBuf| base.join("alcc");
@@ -47,7 +47,7 @@ fn folder() -> Option<PathBuf> {
         .or_else(home)
 }
 
-/// The secret of the file, which is made if it is not there.
+/// The secret in the file, which is created if it does not exist.
 fn kept() -> Result<u64, String> {
     let folder = folder().ok_or("HOME is not set")?;
     let file = folder.join(FILE);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use alcc_observe::trial::Reading;
 
-/// A reading, of which connection and client.
+/// A reading, with its connection and client.
 pub(super) struct Seen {
     pub(super) connection: (u32, u64),
     pub(super) client: u64,
     pub(super) reading: Reading,
-    /// Of this connection there will be no other.
+    /// True for the last reading of the connection.
     pub(super) is_last: bool,
 }

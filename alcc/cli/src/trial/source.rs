@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Where a trial's readings come from: the runtime of the server or of the proxy, or the kernel.
+//! Sources of a trial's readings: the runtime of the server or of the proxy, or the kernel.
 use super::PERIOD;
 use super::left::Left;
 use super::seen::Seen;
@@ -28,11 +28,11 @@ pub(super) trait Readings {
     fn lost(&self) -> u64;
     /// Connections that were closed with bytes in flight and not seen to their end.
     fn unseen(&self) -> u64;
-    /// Those that were not followed, because there were too many.
+    /// Connections that were not followed, because there were too many.
     fn beyond(&self) -> u64;
     /// Switches all clients to plain TCP. `false`: not possible yet, try again.
     fn give_back(&mut self, share: Share) -> bool;
-    /// No more readings.
+    /// Ends the readings.
     fn end(&mut self);
 }
 
@@ -42,7 +42,7 @@ pub(super) struct Ring<'a> {
     trace: TraceReader<'a>,
     bell: LeftBell<'a>,
     left: Left,
-    /// Readings at the last look.
+    /// Number of readings at the last time.
     came: usize,
 }
 
@@ -62,7 +62,7 @@ impl<'a> Ring<'a> {
         })
     }
 
-    /// Until the next look. `None`: nothing hurries, unless a connection is left.
+    /// Time until the next reading. `None`: not urgent, unless a closed connection is followed.
     fn period(&self) -> Option<Span> {
         let soon = (self.came >= MANY).then_some(PERIOD);
         self.left.period().or(soon)
