@@ -70,8 +70,8 @@ fn header() -> String {
     let sources = words_beside(HEADER);
     let mut text = "/* SPDX-License-Identifier: GPL-2.0-only OR MIT */
 /*
- * Constants of the Rust forms, which have the reasons. Written by 'make constants'. Times are in microseconds. What is
- * no integer is a number of parts, of which NAME_OF are one.
+ * Constants of the Rust forms, which have the reasons. Written by 'make constants'. Times are in microseconds. A
+ * fraction is stored as a number of parts, and NAME_OF parts make one.
  */
 #pragma once
 
