@@ -307,9 +307,9 @@ mod tests {
                 "did you mean delay?",
             ),
             (
-                "[[rule]]\nport = 1\ncc = \"copa:mode=competitive\"",
+                "[[rule]]\nport = 1\ncc = \"verus:epoch=5ms\"",
                 3,
-                "cc: 'copa:mode=competitive': the kernel's form of copa has other options",
+                "cc: 'verus:epoch=5ms': the kernel's form of verus has other options",
             ),
             ("[[rule]]\nport = 1\ncc = \"sprout\"", 3, "cc: 'sprout'"),
             (

@@ -213,9 +213,12 @@ fn it_is_shown_switched_shared_and_unloaded() {
     let Some(_alone) = loaded() else { return };
     let plain = system_default();
     let mut server = Server::start(" --cc budget:delay=20ms");
+    // Other tests have runs, too.
+    let run = server.child.id();
     assert_eq!(server.does("write"), "alcc_budget");
     let shown = || -> serde_json::Value {
-        let top: serde_json::Value = serde_json::from_str(&done("top --once --json")).unwrap();
+        let top: serde_json::Value =
+            serde_json::from_str(&done(&format!("top --once --json --run {run}"))).unwrap();
         top["connections"][0].clone()
     };
     let seen = shown();
@@ -241,7 +244,7 @@ fn it_is_shown_switched_shared_and_unloaded() {
         ("off", &*plain, ""),
         ("on", "alcc_copa", "kernel"),
     ] {
-        done(&format!("ctl {order}"));
+        done(&format!("ctl {order} --run {run}"));
         for _ in 0..2 {
             assert_eq!(server.does("write"), expected, "{order}");
         }
@@ -253,9 +256,9 @@ fn it_is_shown_switched_shared_and_unloaded() {
     }
     // A choice of the program's own is what the socket gets back.
     assert_eq!(server.does("own"), "alcc_copa");
-    done("ctl off");
+    done(&format!("ctl off --run {run}"));
     assert_eq!(server.does("write"), "reno");
-    done("ctl on");
+    done(&format!("ctl on --run {run}"));
     assert_eq!(server.does("write"), "alcc_copa");
     assert_eq!(server.does("fork"), "alcc_copa");
     assert_eq!(server.does("write"), "alcc_copa");

@@ -347,7 +347,7 @@ class Module(unittest.TestCase):
             mixed = file("mixed.csv", b"seconds,mbps\n0,5\n1,6 kbit\n")
             for call, words in [
                 (lambda: alcc.Trace.from_rates(speed), r"choose one \(column\)"),
-                (lambda: alcc.Trace.from_rates(speed, column="speed"), r"say it \(unit=kbit\)"),
+                (lambda: alcc.Trace.from_rates(speed, column="speed"), r"give it \(unit=kbit\)"),
                 (lambda: alcc.Trace.from_rates(mixed), "line 3, column mbps: '6 kbit' is not a rate: .* or by unit$"),
                 (lambda: alcc.Trace.from_rates(file("zip.gz", b"\x1f\x8b\x08\x00")), "unpack it .gunzip"),
                 (lambda: alcc.Trace.from_rates(file("empty", b"")), "write lines of seconds,mbps"),

@@ -73,5 +73,5 @@ def read(default, text):
             try:
                 return kind(text)
             except ValueError:
-                raise ValueError(want) from None
+                raise ValueError(expected) from None
     return text

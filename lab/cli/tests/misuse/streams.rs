@@ -132,6 +132,7 @@ const CASES: &[Case] = &[
     case("ctl off", "--port 1", 0, true, With::Nothing),
     case("ctl reload", "DIR/alcc.toml", 2, false, With::Nothing),
     case("ctl cc", "--port 1 copa", 0, true, With::Nothing),
+    case("ctl enforce", "--port 1 gate", 0, true, With::Nothing),
     case("top", "--once", 0, true, With::Nothing),
     case("top", "--once --json", 0, true, With::Nothing),
     case("log", "--duration 100ms", 0, true, With::Nothing),
