@@ -37,7 +37,7 @@ use std::process::ExitCode;
     name = "alcc-lab",
     version,
     max_term_width = 100,
-    after_help = "To begin: 'alcc-lab demo' compares nginx over plain TCP and under alcc, on an emulated LTE link, and 'alcc-lab sim' simulates.\n\nExit status: 0 success, 1 a check or a transfer failed, 2 wrong usage or a missing requirement. Commands that run a program return its exit status."
+    after_help = "To begin: 'alcc-lab demo' compares plain nginx with nginx under alcc, on an emulated LTE link; 'alcc-lab sim' simulates.\n\nExit status: 0 success, 1 a check or a transfer failed, 2 wrong usage or a missing requirement. Commands that run a program return its exit status."
 )]
 struct Cli {
     #[command(subcommand)]
@@ -82,12 +82,12 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
     }
 }
 
-/// The algorithms of the laboratory.
+/// All algorithms of the laboratory.
 fn algorithms() -> Registry {
     alcc_zoo::registry()
 }
 
-/// The laboratory.
+/// Names and functions of this program, for the commands that it shares with `alcc`.
 const LAB: Program = Program {
     name: "alcc-lab",
     algorithms,
@@ -103,7 +103,7 @@ const LAB: Program = Program {
     other_transports: &[],
 };
 
-/// The command line of the program: of the commands that the product has, too, what differs.
+/// The command line of the program. Commands that `alcc` has, too, get the texts and values that differ.
 fn command_line() -> clap::Command {
     let names = product::send::names(LAB.transports);
     let usual = product::send::default_name(LAB.transports);

@@ -40,7 +40,7 @@ pub fn find(id: &str) -> Result<Entry, String> {
         let near = nearest(id, all().map(|entry| entry.id));
         let near = near.map_or_else(String::new, |near| format!(" (did you mean {near}?)"));
         format!(
-            "no experiment '{id}'{near}: 'alcc list' shows them; a file of one's own ends in .toml"
+            "no experiment '{id}'{near}: 'alcc-lab list' shows them; your own file must end in .toml"
         )
     })
 }

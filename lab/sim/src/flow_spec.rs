@@ -92,9 +92,10 @@ PARTs:
                   the simulator has only udp
   carrier=tls     with transport=in-band: inside TLS
   enforce=bpf     real programs, without over=: enforce the window in the kernel (alcc bpf load)
-  host=RULES      packets, loss detection and timers of linux, linux-3.16, linux-2.6.24,
-                  windows7-newreno, datagrams or udp; the default are those for which the algorithm
-                  or its profile was made, with over= those of the TCP
+  host=RULES      packets, loss detection and timers of linux (Linux 6), linux-3.16, linux-2.6.24,
+                  windows7-newreno, datagrams, udp (alcc-lab send --transport udp), verus-paper,
+                  verus-original, copa-original or sprout-original; default: the host for which the
+                  algorithm or its profile was made; with over=, the host of the TCP
   sndbuf=100kB    TCP send buffer as set by an application: the kernel doubles it and keeps it fixed
   rwnd=64kB       fixed TCP receive window
   lowat=16384B    TCP accepts data while less than this is unsent (tcp_notsent_lowat)

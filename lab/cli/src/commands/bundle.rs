@@ -16,24 +16,25 @@ use std::io::ErrorKind;
 use std::path::{Component, Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-/// Name of the study in an archive, and of the folder with its results.
+/// Names in an archive: the study, and the folder of its results.
 const STUDY: &str = "study.toml";
 const RESULTS: &str = "results";
 
-/// Simulate a study and put it into an archive with its traces and results, or repeat that
+/// Simulate a study and write an archive with its traces and results, or re-run such an archive and
+/// check it (--check)
 ///
-/// The archive has the study, every trace that it names, their SHA-256, the build of this program
-/// and the results. --check runs it again on any machine: it prints "equal", or the rows that differ
-/// and returns 1.
+/// The archive contains the study, every trace that it names, their SHA-256, the build of this
+/// program and the results. --check simulates the study again, on any machine. It prints "equal", or
+/// the rows that differ, and then the exit status is 1.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Examples:\n  alcc-lab bundle study.toml --out study.tar\n  alcc-lab bundle --check study.tar\n\nThe archive is a tar file. In it, study.toml is for 'alcc-lab compare', and results/report.html for a browser."
+    after_help = "Examples:\n  alcc-lab bundle study.toml --out study.tar\n  alcc-lab bundle --check study.tar\n\nThe archive is a tar file. It contains study.toml for 'alcc-lab compare' and results/report.html for a browser."
 )]
 pub(crate) struct Args {
-    /// The study as 'alcc-lab compare' reads it; with --check the archive
+    /// Study file of 'alcc-lab compare'; with --check, the archive
     #[arg(value_name = "STUDY.toml|FILE.tar")]
     what: PathBuf,
-    /// The archive to write
+    /// Archive to write
     #[arg(
         long,
         value_name = "FILE.tar",
@@ -41,10 +42,10 @@ pub(crate) struct Args {
         conflicts_with = "check"
     )]
     out: Option<PathBuf>,
-    /// Run the study of an archive, and compare the rows with those in it
+    /// Simulate the study of an archive again, and compare the results with those in it
     #[arg(long)]
     check: bool,
-    /// Runs at the same time [default: one per processor]
+    /// Number of parallel runs [default: number of cores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     jobs: Option<u16>,
 }
@@ -64,7 +65,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
 
 fn make(args: &Args, folder: &Path, out: &Path) -> Result<ExitCode, Failure> {
     will_be_written(out)?;
-    // Mistakes are told of the file as it is, not of the copy.
+    // Errors name the file of the user, not the copy.
     let study = Study::of(Some(&args.what), &[], &StudyOptions::default())?;
     study.schemes(&algorithms(), &[Side::Simulated])?;
     collect(study, folder)?;
@@ -106,14 +107,14 @@ fn make(args: &Args, folder: &Path, out: &Path) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The algorithms, which read no files: an archive would not have them.
+/// The algorithms, without those that read files, because an archive does not contain such files.
 fn algorithms() -> Registry {
     crate::algorithms().reading(|_| {
         Err("an archive carries no file of an algorithm: leave the option out, or send the study and the file to 'alcc-lab compare'".to_owned())
     })
 }
 
-/// Copies the study and its traces, with paths that are right in `folder`.
+/// Copies the study and its traces into `folder`, with relative paths.
 fn collect(study: Study, folder: &Path) -> Result<(), Failure> {
     let Study {
         traces, options, ..
@@ -216,7 +217,7 @@ fn check(args: &Args, folder: &Path) -> Result<ExitCode, Failure> {
     let archive = args.what.display();
     let wrong = |why: String| Failure::usage(format!("read {archive}: {why}"));
     let mut tar = Command::new("tar");
-    // A colon in the name is no host.
+    // Without --force-local, tar takes a name with a colon for a remote host.
     tar.args(["--force-local", "-xf"])
         .arg(&args.what)
         .arg("-C")
@@ -273,7 +274,8 @@ fn check(args: &Args, folder: &Path) -> Result<ExitCode, Failure> {
     )))
 }
 
-/// An archive is somebody else's: a link would lead out of it, and a FIFO is waited for.
+/// Refuses archives with anything but files and folders: archives are untrusted, a link could lead out
+/// of the folder, and reading a FIFO would block.
 fn only_files(folder: &Path) -> Result<(), String> {
     let mut remaining = vec![folder.to_owned()];
     while let Some(folder) = remaining.pop() {
@@ -294,7 +296,7 @@ fn only_files(folder: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// A line for each row that is not the same in both.
+/// One line for each row that differs.
 fn differences(before: &[Row], now: &[Row]) -> Result<Vec<String>, Failure> {
     // Both through the same text, so that numbers are equal if their digits are.
     let read = |row: &Row| -> Result<Value, Failure> {
@@ -329,7 +331,7 @@ fn differences(before: &[Row], now: &[Row]) -> Result<Vec<String>, Failure> {
     Ok(lines)
 }
 
-/// What a program prints.
+/// Standard output of a program; `attempt` begins the error.
 fn output(command: &mut Command, attempt: &str) -> Result<Vec<u8>, Failure> {
     let wrong = |why: &str| Failure::usage(format!("{attempt}: {why}"));
     let done = command.output().map_err(|e| match e.kind() {

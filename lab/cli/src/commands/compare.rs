@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-use super::study::Study;
+use super::study::{SCHEMES, Study};
 use crate::commands::emulate::processes::Processes;
 use crate::commands::read_text;
 use crate::failure::{Failure, reason};
@@ -18,11 +18,15 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+const SHORT: &str = "Examples:
+  alcc-lab compare --sim --traces lte 12mbit --schemes bbr,budget:delay=40ms/over=cubic
+  alcc-lab compare --emu --traces lte --schemes cubic,budget/over=cubic --runs 3";
+
 const EXAMPLES: &str = "Examples:
   alcc-lab compare --sim --traces traces --schemes cubic,verus:r=4,profile=paper,copa/over=cubic --runs 3
   alcc-lab compare --sim --traces synth:lte,synth:rapid 12mbit --schemes bbr,budget:delay=40ms/over=cubic --csv out.csv
   alcc-lab compare --sim --traces lte --schemes cubic,budget --rtt 20ms,80ms --queue droptail:packets=100,codel --runs 5
-  alcc-lab compare study.toml --runs 5      # options overrule the file
+  alcc-lab compare study.toml --runs 5      # options override the file
   alcc-lab compare --emu --traces traces/alcc --schemes cubic,bbr,verus/over=cubic,copa/over=cubic --runs 3
   alcc-lab compare --sim --traces 20mbit --schemes 6*cubic/stagger=103.3ms,6*budget/stagger=103.3ms,budget+cubic,budget+bbr@10s --runs 5
   alcc-lab compare --sim --traces 60mbit --schemes budget/rtt=40ms+budget/rtt=50ms+budget/rtt=100ms --rtt 40ms --runs 5
@@ -32,54 +36,73 @@ const EXAMPLES: &str = "Examples:
   alcc-lab compare --emu --traces traces/alcc --schemes verus/transport=udp,verus/over=cubic,cubic --runs 5
   alcc-lab compare --emu --native --traces traces/alcc/highwayGold traces/alcc/rapidGold --runs 5
 
-A STUDY.toml has the names of the options as keys, and lists; traces are looked for beside it first. Without --emu it runs in the simulator:
+The keys of a STUDY.toml are the names of the options; a value may be a list. Traces are searched for in the file's folder first. Without --emu, the study is simulated:
   traces = [\"walk.down\", \"12mbit\"]
   schemes = [\"cubic\", \"verus:r=4/over=cubic\"]
   rtt = [\"20ms\", \"80ms\"]
   cross = \"2*cubic@10s\"
 
-Of several flows the row is of all of them, and says how they shared: Jain's index of single seconds and the smallest share that one had over 10 s (both after --settle), and after what time the slowest had 80 % of an equal share. results.json gives each flow's throughput for every phase, that is, between two starts or stops. A flow's own rtt= must be at least --rtt.
+A row of several flows is of all of them together. It shows their fairness: Jain's index of single seconds, the smallest share of a flow over 10 s (both after --settle), and the time until the slowest flow has 80 % of an equal share. results.json has each flow's throughput in every phase (between two starts or stops). A flow's own rtt= must be at least --rtt.
 
-With --emu A/over=CC is nginx under alcc run, and a transport= is between alcc send and alcc recv. All flows of a scheme are on one emulated link: their round trip is the link's, and they have data without end.
-All schemes of a trace run at the same time on links of their own. With native ones (A/transport=udp) only the forms of one algorithm do, and a table says how far each is from its native form, run by run, and whether that is near enough (median throughput 3 %, median queueing delay 5 % or 2 ms). native.md has the tables.
+With --emu, A/over=CC is nginx under alcc run, and a transport= is between alcc send and alcc recv. All flows of a scheme share one emulated link: they have the link's round-trip time, and data without end.
+All schemes of a trace run at the same time, each on its own link. With native forms (A/transport=udp), only the forms of one algorithm run at the same time, and a table shows each run's distance from the native form and whether it is within the bounds (median throughput 3 %, median queueing delay 5 % or 2 ms). native.md has the tables.
 
---out keeps every finished run in its folder runs/: an interrupted comparison, started again with the same arguments, goes on where it was.
-Simulated runs stay there and are done again only when the arguments or the program change.";
+--out keeps every finished run in its folder runs/: the same command continues an interrupted comparison.
+Simulated runs stay there and are repeated only if the arguments or the program change.";
 
-/// Compare schemes on traces: each trace, all schemes, several times, in the simulator or with real
-/// TCP in the emulator
+/// Default schemes and a pointer to the long help, after the short help's examples.
+fn short_help() -> String {
+    format!(
+        "{SHORT}\n\nDefault of --schemes: {SCHEMES}\nSee --help for all options, the syntax of FLOW and STUDY.toml."
+    )
+}
+
+/// Examples, default schemes and the syntax of FLOW.
+fn long_help() -> String {
+    format!("{EXAMPLES}\n\nDefault of --schemes: {SCHEMES}\n\n{FLOW_HELP}")
+}
+
+/// Compare congestion control on traces, simulated or with real programs
 ///
-/// Prints a table per trace and one over all: utilization, throughput, delay, power and the
-/// application's delay. The values are medians of the repetitions, with the smallest and largest. A
-/// mark says who is on the Pareto front. Writes a report, CSV and JSON files.
+/// Runs each trace with all schemes, several times. Prints a table per trace and one over all:
+/// utilization, throughput, delay, power (throughput / mean delay, Mbit/s per s) and the
+/// application's delay. Values are medians of the repetitions, with the smallest and largest. A star
+/// marks schemes on the Pareto front. Writes a report, CSV and JSON files.
 #[derive(clap::Args)]
-#[command(after_help = format!("{EXAMPLES}\n\n{FLOW_HELP}"), group = clap::ArgGroup::new("place").required(true).multiple(true).args(["sim", "emu", "study"]))]
+#[command(after_help = short_help(), after_long_help = long_help(), group = clap::ArgGroup::new("place").required(true).multiple(true).args(["sim", "emu", "study"]))]
 pub(crate) struct Args {
-    /// What to compare; options overrule it
+    /// Study file; command-line options override it
     #[arg(value_name = "STUDY.toml")]
     study: Option<PathBuf>,
-    /// In the simulator, several runs at a time; the results do not depend on the machine
+    /// Use the simulator; the results do not depend on the machine
     #[arg(long)]
     sim: bool,
-    /// In the emulator, with real programs and the kernel's TCP. All schemes of a trace run beside
-    /// each other. With --sim too: also the simulated twin of every run, and how far the two are
-    /// apart
+    /// Use real programs and the kernel's TCP on emulated links
+    ///
+    /// All schemes of a trace run at the same time, each on its own link. With --sim too, every run
+    /// is also simulated, and the differences are printed.
     #[arg(long)]
     emu: bool,
-    /// Trace files in Mahimahi's format, folders of them and of folders, synthetic scenarios
-    /// (synth:city-driving), rates (12mbit); may be repeated
+    /// Trace files or folders, synthetic scenarios, rates; may be repeated
+    ///
+    /// Trace files are in Mahimahi's format. Folders are searched with their subfolders. A synthetic
+    /// scenario is a name such as city-driving or synth:city-driving, a rate is such as 12mbit.
     #[arg(long, visible_alias = "link", value_name = "DIR|FILE", required_unless_present = "study", num_args = 1.., env = "ALCC_TRACES")]
     traces: Vec<PathBuf>,
     #[command(flatten)]
     options: StudyOptions,
-    /// With --emu: instead of SCHEMES, these algorithms' native forms and beside them those above
-    /// TCP: A/transport=udp, A/over=CC, and that with transport=in-band, plain and with carrier=tls
-    #[arg(long, value_name = "A,B", num_args = 0..=1, require_equals = true, default_missing_value = "verus,copa,sprout",
+    /// Compare the native forms of algorithms with their forms above TCP (with --emu)
+    ///
+    /// Instead of --schemes: for each algorithm its native form and all forms above TCP, that is,
+    /// A/transport=udp, A/over=CC, and A/over=CC with transport=in-band, without and with
+    /// carrier=tls.
+    #[arg(long, hide_short_help = true, value_name = "A,B", num_args = 0..=1, require_equals = true, default_missing_value = "verus,copa,sprout",
         requires = "emu", conflicts_with_all = ["schemes", "reference", "tuned"])]
     native: Option<String>,
-    /// With --native: the kernel's congestion control below
+    /// With --native: the kernel's congestion control below the algorithms
     #[arg(
         long,
+        hide_short_help = true,
         value_name = "TCPCC",
         default_value = "cubic",
         requires = "native"
@@ -87,49 +110,56 @@ pub(crate) struct Args {
     under: String,
     #[command(flatten)]
     plugins: Plugins,
-    /// With --sim: runs at the same time [default: one per processor]
+    /// With --sim: number of parallel runs [default: number of cores]
     #[arg(long, value_name = "N", conflicts_with = "emu", value_parser = clap::value_parser!(u16).range(1..=1024))]
     jobs: Option<u16>,
-    /// Folder for finished runs and the report: report.html, results.json, flows.csv (every run),
-    /// board.csv (the table), board.svg (the picture), native.md (native forms and those beside
-    /// them)
+    /// Folder for finished runs and the report
+    ///
+    /// Files of the report: report.html, results.json, flows.csv (every run), board.csv (the
+    /// table), board.svg (the picture), and with --native native.md.
     #[arg(long, value_name = "DIR", default_value = "out/compare")]
     out: PathBuf,
-    /// Also write every run as a line of this CSV file
-    #[arg(long, value_name = "FILE")]
+    /// Also write a CSV file with one line per run
+    #[arg(long, hide_short_help = true, value_name = "FILE")]
     csv: Option<PathBuf>,
     #[command(flatten)]
     figure: Figure,
-    /// With --emu: folder for the runtime's readings of every controlled connection, as CSV
-    #[arg(long, value_name = "DIR", requires = "emu")]
+    /// With --emu: folder for the runtime's samples of every controlled connection, as CSV
+    #[arg(long, hide_short_help = true, value_name = "DIR", requires = "emu")]
     log: Option<PathBuf>,
-    /// With --sim: instead of comparing schemes, compare the simulator with the published figures
-    /// of this file (lab/notes/truth.csv). The file says which scenarios, --traces where their traces
-    /// are
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["emu", "schemes", "csv", "figure", "json"])]
+    /// With --sim: compare the simulator with the published figures in this file
+    ///
+    /// Instead of comparing schemes. The file (lab/notes/truth.csv) names the scenarios; --traces is
+    /// the folder of their traces.
+    #[arg(long, hide_short_help = true, value_name = "FILE", conflicts_with_all = ["emu", "schemes", "csv", "figure", "json"])]
     reference: Option<PathBuf>,
-    /// With --sim: instead of comparing schemes, set each of these algorithms' tuned profile beside
-    /// its original one on every trace
-    #[arg(long, value_name = "A,B", conflicts_with_all = ["emu", "schemes", "csv", "figure", "json", "reference"])]
+    /// With --sim: compare the tuned profile of these algorithms with the original one
+    ///
+    /// Instead of comparing schemes, on every trace.
+    #[arg(long, hide_short_help = true, value_name = "A,B", conflicts_with_all = ["emu", "schemes", "csv", "figure", "json", "reference"])]
     tuned: Option<String>,
-    /// With --reference: only lines whose set, link or flow contains this
+    /// With --reference: only lines whose set, link or flow contains this text
     #[arg(
         long,
+        hide_short_help = true,
         value_name = "TEXT",
         requires = "reference",
         conflicts_with = "schemes"
     )]
     only: Option<String>,
-    /// With several repetitions show the median with its range, or the mean with its 95 % confidence
-    /// interval: range or ci95
+    /// Statistics of several repetitions: range or ci95
+    ///
+    /// range is the median with the smallest and largest value, ci95 the mean with its 95 %
+    /// confidence interval.
     #[arg(
         long,
+        hide_short_help = true,
         value_name = "WHAT",
         default_value = "range",
         conflicts_with = "json"
     )]
     interval: board::Interval,
-    /// Print one JSON object instead of the tables
+    /// Print a JSON object
     #[arg(long)]
     json: bool,
 }
@@ -215,7 +245,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     )
 }
 
-/// The simulator beside published figures: tables on standard output.
+/// Prints tables that compare the simulator with published figures.
 fn beside_figures(args: &Args, file: &Path) -> Result<ExitCode, Failure> {
     let wrong = |why: String| Failure::usage(format!("read {}: {why}", file.display()));
     let text = read_text(file).map_err(|e| wrong(reason(&e)))?;
@@ -229,7 +259,7 @@ fn beside_figures(args: &Args, file: &Path) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Tuned profiles beside the original ones: a table on standard output.
+/// Prints a table that compares tuned profiles with the original ones.
 fn beside_originals(args: &Args, algorithms: &str) -> Result<ExitCode, Failure> {
     let algorithms = listed("--tuned", algorithms)?;
     let registry = args.plugins.registry(crate::algorithms())?;
@@ -286,8 +316,8 @@ pub(super) fn processors() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Measures, writes the files, prints. Before any thread is started it gets the right to make
-/// namespaces, if that is needed.
+/// Measures, writes the files, prints. For emulated links it first acquires the privilege to make
+/// namespaces, which must be done before any thread starts.
 pub(crate) fn carry_out(
     plan: &Plan,
     notes: &[String],
@@ -355,7 +385,7 @@ pub(crate) fn carry_out(
     failed_runs(&results)
 }
 
-/// For people, who have been `told` the first notes already.
+/// The tables and notes for people. The first `told` notes have already been printed.
 fn text(
     results: &Results,
     interval: board::Interval,
@@ -382,7 +412,7 @@ fn text(
     text
 }
 
-/// Status 1 and one line if any run failed.
+/// Exit status 0, or an error of one line (status 1) if any run failed.
 pub(crate) fn failed_runs(results: &Results) -> Result<ExitCode, Failure> {
     let failed: Vec<_> = results.flows.iter().filter(|f| f.error.is_some()).collect();
     let Some(first) = failed.first() else {
@@ -411,7 +441,8 @@ pub(crate) fn tools() -> Result<Tools, Failure> {
     Ok(Tools::new(product()?))
 }
 
-/// The program `alcc`, for servers under an algorithm: beside this one, else on the PATH.
+/// Path of the program `alcc`, which runs servers under an algorithm: in this program's folder, else
+/// on the PATH.
 fn product() -> Result<PathBuf, Failure> {
     let own = std::env::current_exe().map_err(|e| {
         Failure::usage(format!(
@@ -430,7 +461,7 @@ fn product() -> Result<PathBuf, Failure> {
     })
 }
 
-/// The command line, without what says only how fast to work and where to put the result.
+/// The command line, without options for parallelism and output files.
 pub(crate) fn command_line() -> String {
     let mut words = vec!["alcc-lab".to_owned()];
     let given = std::env::args_os().map(|word| word.to_string_lossy().into_owned());

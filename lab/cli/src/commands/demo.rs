@@ -15,24 +15,25 @@ const RESIDENT: &str = "alcc_budget/lowat=16384B";
 
 /// Compare plain TCP with alcc: nginx and curl over an emulated LTE link
 ///
-/// Starts the distribution's nginx once per scheme, each behind an emulated link of its own.
-/// Downloads with curl from all of them at the same time. Prints a table and writes a report to
-/// open in a browser. Where root runs it, alcc's controls are in the kernel for as long as it runs.
+/// Starts the distribution's nginx once per scheme, each behind its own emulated link, and downloads
+/// from all of them with curl at the same time. Prints a table and writes a report for a browser. If
+/// root runs it, alcc's congestion controls are loaded into the kernel until it ends.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Examples:\n  alcc-lab demo\n  alcc-lab demo --trace CampusWalk --duration 60s\n  alcc-lab demo --schemes cubic,verus:r=2/over=cubic,verus:r=6/over=cubic"
+    after_help = format!("Examples:\n  alcc-lab demo\n  alcc-lab demo --trace campus-walk --duration 60s\n  alcc-lab demo --schemes cubic,verus:r=2/over=cubic,verus:r=6/over=cubic\n\nDefault of --schemes: {RESIDENT} if it is loaded or root can load it, and\n{}", study::SCHEMES)
 )]
 pub(crate) struct Args {
-    /// The link: a recorded trace in Mahimahi's format, or a synthetic scenario such as
-    /// city-driving [default: synth:lte]
-    #[arg(long, value_name = "FILE")]
+    /// Link: a trace in Mahimahi's format or a synthetic scenario such as city-driving [default:
+    /// synth:lte]
+    #[arg(long, value_name = "TRACE")]
     trace: Option<PathBuf>,
     /// Length of the measurement
     #[arg(long, value_name = "SPAN", default_value = "30s")]
     duration: Span,
-    /// Schemes to compare: a control of the kernel (cubic, alcc_budget) or an algorithm above TCP
-    /// (verus:r=4/over=cubic, copa/over=reno) [default: those of 'compare', and alcc_budget where
-    /// it is loaded or root can load it]
+    /// Schemes to compare: FLOWs, see 'alcc-lab compare --help' [default: see below]
+    ///
+    /// A scheme is a congestion control of the kernel (cubic, alcc_budget) or an algorithm above TCP
+    /// (verus:r=4/over=cubic, copa/over=reno).
     #[arg(long, value_name = "A,B")]
     schemes: Option<String>,
     /// Seed of the synthetic link
@@ -41,10 +42,10 @@ pub(crate) struct Args {
     /// Folder for report.html, board.svg, results.json and the tables as CSV
     #[arg(long, value_name = "DIR", default_value = "out/demo")]
     out: PathBuf,
-    /// Folder for the runtime's readings of every controlled connection, as CSV
+    /// Folder for the runtime's samples of every controlled connection, as CSV
     #[arg(long, value_name = "DIR")]
     log: Option<PathBuf>,
-    /// Print one JSON object instead of the table
+    /// Print a JSON object
     #[arg(long)]
     json: bool,
 }
@@ -66,8 +67,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     guarded.map(|exit| exit.unwrap_or(ExitCode::FAILURE))
 }
 
-/// The schemes of `compare`, with `budget` in the kernel where that is possible; true if the
-/// controls were loaded for it.
+/// The schemes of `compare`, with `budget` in the kernel if possible; true if the controls were
+/// loaded for this run.
 fn standard(alcc: &Path) -> (String, bool) {
     let with_kernel = || format!("{RESIDENT},{}", study::SCHEMES);
     let is_there = || Controls::available().is_ok_and(|all| all.has("alcc_budget"));
@@ -83,7 +84,7 @@ fn standard(alcc: &Path) -> (String, bool) {
     }
 }
 
-/// `alcc bpf load` or `unload`; the error is what it printed.
+/// Runs `alcc bpf load` or `unload`; the error is the first line that it printed.
 fn bpf(alcc: &Path, what: &str) -> Result<(), String> {
     let mut command = Command::new(alcc);
     let ended = command.args(["bpf", what]).stdin(Stdio::null()).output();

@@ -32,8 +32,9 @@ use std::time::{Duration, Instant};
 
 /// Run published experiments again and compare the results with the published figures
 ///
-/// An experiment is a scenario, parameters to vary, and expected results: see docs/reproducing.md.
-/// If the command is interrupted, the same command continues it.
+/// An experiment is a scenario, parameters to vary, and published statements about the results: see
+/// docs/reproducing.md. A cell is one combination of the parameters' values. Statements are judged,
+/// that is, compared with the results: they hold or they do not. If the command is interrupted, the same command continues it.
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:
@@ -47,7 +48,7 @@ use std::time::{Duration, Instant};
   alcc-lab reproduce --board lab/notes --traces DIR      # the score table, board.md"
 )]
 pub(crate) struct Args {
-    /// Experiments by name, see 'alcc-lab list', or files of your own
+    /// Experiments by name, see 'alcc-lab list', or your own files
     #[arg(value_name = "ID|EXPERIMENT.toml", required_unless_present_any = ["all", "board", "applications"])]
     experiments: Vec<String>,
     /// Run all built-in experiments
@@ -62,17 +63,19 @@ pub(crate) struct Args {
     /// Use the simulator; this is the default
     #[arg(long)]
     sim: bool,
-    /// Use real programs on emulated links, shortened and without a verdict
+    /// Use real programs on emulated links, shortened and not judged
     ///
-    /// Each cell is run once, for 10 s from the start of its last flow.
+    /// Each cell is run once, for 10 s from the start of its last flow. With --emu --full, statements
+    /// are judged.
     #[arg(long, conflicts_with_all = ["sim", "board"])]
     emu: bool,
-    /// With --emu: all repetitions and whole windows; takes hours
+    /// With --emu: all repetitions and whole windows, judged; takes hours
     #[arg(long, requires = "emu")]
     full: bool,
     /// With --emu: only these cells, such as trace=highwayGold,rapidGold
     ///
-    /// AXIS is one of the experiment. Statements about other cells are not judged.
+    /// AXIS is a parameter that the experiment varies, NAME one of its values. With --emu --full:
+    /// statements about other cells are not judged.
     #[arg(
         long,
         hide_short_help = true,
@@ -82,7 +85,7 @@ pub(crate) struct Args {
     cells: Option<String>,
     /// Number of parallel runs [default: number of cores]
     ///
-    /// For shortened runs the default is twice as many.
+    /// The default is twice as many for shortened runs.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     jobs: Option<u16>,
     /// Write results.json and the page results.md into this folder
@@ -99,8 +102,8 @@ pub(crate) struct Args {
     applications: Option<PathBuf>,
     /// Compute the score table instead, and the default algorithm that follows from it
     ///
-    /// Every algorithm is run alone, against itself and against other algorithms. Writes board.json
-    /// and the page board.md into this folder.
+    /// Every algorithm runs alone, with flows of its own kind, and with flows of other algorithms.
+    /// Writes board.json and the page board.md into this folder.
     #[arg(long, value_name = "DIR", conflicts_with_all = ["experiments", "all", "results", "json"])]
     board: Option<PathBuf>,
     /// With --board: results.json of its part with real programs
@@ -140,7 +143,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     check(args, &mut all)?;
     let _alone = alone_in(&args.out)?;
     let registry = args.plugins.registry(crate::algorithms())?;
-    // As of a scenario, the files beside an experiment of one's own come first.
+    // The folder of a user's experiment comes first, as with scenarios.
     let own = args
         .experiments
         .iter()
@@ -148,8 +151,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let own = own.filter_map(|word| Path::new(word).parent().map(Path::to_owned));
     let files = ScenarioFolder::in_folders(own.chain(args.traces.clone()));
     let mode = args.mode();
-    // Without a program or a privilege no flow can be real: then none is run, each says why, and
-    // what needs neither goes on.
+    // If a program or a privilege is missing, experiments with real flows are not run and report
+    // the reason; all others continue.
     let (tools, missing) = match mode {
         Mode::Simulated => (None, None),
         Mode::Emulated | Mode::Shortened => match real_tools(args) {
@@ -167,7 +170,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         stop: &stop,
         side: tools.as_ref().map_or(Side::Simulated, Side::Emulated),
     };
-    // Before the first run: its date is when they start.
+    // Read before the first run, because its date is the start of the runs.
     let side = match mode {
         Mode::Simulated => About {
             mode: SIMULATED.to_owned(),

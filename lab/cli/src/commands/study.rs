@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a comparison compares, from options and a file.
+//! The study of a comparison: traces, schemes and parameters, from options and a file.
 use crate::failure::Failure;
 use alcc_cc::Registry;
 use alcc_live::{Link, Links, PathDefaults, Scheme, Side, Up, parts};
@@ -10,31 +10,32 @@ use std::fmt::{Display, Write as _};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// The kernel's algorithms, BBR with one more line of `sysctl`, and this project's above TCP. One
-/// of them is what `alcc run` does by default.
+/// Default schemes: the kernel's algorithms, BBR with a limit of unsent data (`sysctl`), and this
+/// project's algorithms above TCP. The default algorithm of `alcc run` is one of them.
 pub(crate) const SCHEMES: &str =
     "cubic,bbr,bbr/lowat=16384B,verus/over=cubic,copa/over=cubic,budget/over=cubic";
 
-/// What is compared, with all values read.
+/// A study with all values parsed.
 pub(super) struct Study {
-    /// As typed, and as the file says it.
+    /// The options of the command line and the file, as text.
     pub(super) options: StudyOptions,
-    /// The traces, and where the file names each.
+    /// The traces, each with its location in the file.
     pub(super) traces: Vec<(PathBuf, Option<Value>)>,
-    /// Everything around them.
+    /// Paths around the traces: one for each combination of round-trip time and queue.
     around: Vec<PathDefaults>,
-    /// Of each window.
+    /// Length of each measured window.
     pub(super) duration: Span,
     /// Repetitions, if given.
     pub(super) runs: Option<u32>,
-    /// When flows begin, if given.
+    /// Offset in the trace at which every run begins, if given.
     pub(super) start: Option<Span>,
-    /// When fairness begins to count.
+    /// Time from the start of the window that fairness excludes.
     pub(super) settle: Span,
 }
 
 impl Study {
-    /// Of a file, of the traces and options of the command line, or of both: these go first.
+    /// Reads the study of a file, of the command line's traces and options, or of both. The command
+    /// line overrides the file.
     pub(super) fn of(
         path: Option<&Path>,
         typed: &[PathBuf],
@@ -53,7 +54,7 @@ impl Study {
         if let Some(up) = &mut file.options.up {
             up.text = beside(&up.text).display().to_string();
         }
-        // The environment's are a default.
+        // ALCC_TRACES is a default, so the file overrides it.
         let are_typed = std::env::var_os("ALCC_TRACES").is_none_or(|all| typed != [all]);
         let own = file
             .traces
@@ -127,7 +128,8 @@ impl Study {
         })
     }
 
-    /// Each trace with everything around it. Of several round trips or queues its name says which.
+    /// Each trace with each path around it. If there are several round-trip times or queues, the
+    /// link's name includes them.
     pub(super) fn links(&self) -> Result<Links, Failure> {
         let paths: Vec<PathBuf> = self.traces.iter().map(|(path, _)| path.clone()).collect();
         let mut all = Links::default();
@@ -145,7 +147,7 @@ impl Study {
         );
         for around in &self.around {
             let found = Link::open_all(&paths, around).map_err(|error| {
-                // Which of the file's it is.
+                // Finds the trace in the file that causes the error.
                 let of = |path: &PathBuf| Link::open_all(std::slice::from_ref(path), around).err();
                 let mut wrong = self.traces.iter();
                 let wrong = wrong.find_map(|(path, value)| Some((value.as_ref()?, of(path)?)));
@@ -200,7 +202,7 @@ impl Study {
     }
 }
 
-/// The values of a list, or of several, each once; without any the standard.
+/// The values of one or several lists, each once; `standard` if there are none.
 fn several<T: FromStr<Err: Display> + Display>(
     values: &[Value],
     what: &str,
@@ -228,7 +230,7 @@ fn several<T: FromStr<Err: Display> + Display>(
     Ok(all)
 }
 
-/// Fairness is that of whole seconds after it.
+/// Checks that a whole second follows the settling time, because fairness is of whole seconds.
 fn within(settle: Span, duration: Span) -> Result<Span, String> {
     match settle + Span::from_secs(1) <= duration {
         true => Ok(settle),
@@ -238,7 +240,7 @@ fn within(settle: Span, duration: Span) -> Result<Span, String> {
     }
 }
 
-/// Anything from a second to the hour that delays are measured to.
+/// Checks that a duration is 1 s to 1 h, the longest time for which delays are measured.
 pub(crate) fn in_hour(duration: Span) -> Result<Span, String> {
     match (Span::from_secs(1)..=Span::from_secs(3_600)).contains(&duration) {
         true => Ok(duration),

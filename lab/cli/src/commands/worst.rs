@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::str::FromStr;
 
-/// Stored runs of the references and of the judged algorithms.
+/// Names of the stored runs: of the references, and of the judged algorithms.
 const REFERENCES: &str = "references";
 const JUDGED: &str = "judged";
 
@@ -27,18 +27,19 @@ const JUDGED: &str = "judged";
   alcc-lab worst 17 --shrink 1
   alcc-lab worst --table route,persistent --out bounds
 
-A number always draws the same scenario. With --out an interrupted search goes on where it was. The runs
-of the references are kept there for later versions of the program: delete references.runs.jsonl if
-something besides the judged algorithms has changed.
+The same number always gives the same scenario. With --out, the same command continues an interrupted
+search. Runs of BBR and Cubic are kept there for later versions of the program: delete
+references.runs.jsonl if anything besides the judged algorithms has changed.
 
-Worse than both BBR and Cubic: goodput of all flows < 0.85 x, p95 of the queueing delay > 1.2 x + 20 ms,
-loss > 1.5 x + 1 point, completion > 1.15 x; harm: goodput of a TCP flow beside it < 0.8 x, loss of UDP
-> 1.5 x + 1 point, completion of short flows > 1.25 x; of a crowd: Jain's index < 0.85 x, least share < 0.5 x.")]
+An algorithm is worse if, compared with both BBR and Cubic (x), one of these holds: goodput of all flows
+< 0.85 x, p95 of the queueing delay > 1.2 x + 20 ms, loss > 1.5 x + 1 point, completion time > 1.15 x;
+harm to other traffic: goodput of a TCP flow < 0.8 x, loss of UDP > 1.5 x + 1 point, completion time of
+short flows > 1.25 x; with --crowd: Jain's index < 0.85 x, smallest share < 0.5 x.")]
 pub(crate) struct Args {
     /// Numbers of the scenarios, both ends included
     #[arg(value_name = "FROM..TO", required_unless_present = "table")]
     numbers: Option<Numbers>,
-    /// Instead of a search: fixed grids around known faults, each with a bound
+    /// Run fixed grids of scenarios around known faults instead, each with a bound
     #[arg(
         long,
         value_name = "GRID",
@@ -50,27 +51,27 @@ pub(crate) struct Args {
     /// Scenarios with 2 to 20 flows of the algorithm and no other traffic
     #[arg(long)]
     crowd: bool,
-    /// What is judged; may be repeated [default: budget]
+    /// Algorithm to judge; may be repeated [default: budget]
     #[arg(long, value_name = "ALGORITHM")]
     cc: Vec<String>,
     /// Seed of the simulations; the scenarios stay the same
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// List so many findings of each kind
+    /// Number of findings of each kind to list
     #[arg(long, value_name = "N", default_value_t = 12)]
     list: usize,
-    /// Reduce so many findings of each kind to the fewest parts that still show the fault
+    /// Number of findings of each kind to reduce to the fewest parts that still show the fault
     #[arg(long, value_name = "N", default_value_t = 0)]
     shrink: usize,
-    /// Keep the runs here
+    /// Folder that keeps the runs
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Simulations at a time [default: as many as there are cores]
+    /// Number of parallel simulations [default: number of cores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     jobs: Option<u16>,
     #[command(flatten)]
     plugins: Plugins,
-    /// Print one JSON object
+    /// Print a JSON object
     #[arg(long)]
     json: bool,
 }
@@ -82,7 +83,7 @@ struct Numbers {
     to: u64,
 }
 
-/// Most scenarios of one search.
+/// Maximum number of scenarios of one search.
 const MAX_SCENARIOS: u64 = 100_000;
 
 impl FromStr for Numbers {
@@ -102,7 +103,7 @@ impl FromStr for Numbers {
     }
 }
 
-/// A finding with fewer parts.
+/// A finding, reduced to fewer parts.
 #[derive(serde::Serialize)]
 struct Shrunk {
     algorithm: String,
@@ -111,14 +112,14 @@ struct Shrunk {
     command: String,
 }
 
-/// Runs plans, and shows how far they are.
+/// Runs plans with a progress bar.
 struct Search<'a> {
     runner: Runner<'a>,
     bar: Bar,
 }
 
 impl Search<'_> {
-    /// Runs that are not kept.
+    /// Runs a plan without storing the runs.
     fn run(&self, plan: &Plan) -> Result<Vec<Run>, Failure> {
         let none = StoredRuns::default();
         let runs = self

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The board for a terminal and as CSV: one table per link and one over all.
+//! The score table for a terminal and as CSV: one table per link and one over all.
 use alcc_results::row::csv_cell;
 use alcc_results::{Group, Results, Spread, mean_and_ci95};
 use std::fmt::Write as _;
@@ -22,17 +22,20 @@ const COLUMNS: &[(&str, &str, f64, usize)] = &[
     ("lateness_p99_ms", "late p99 ms", 1.0, 2),
 ];
 
-/// What the mark means.
+/// Meaning of the star.
 const FRONT: &str = "* on the Pareto front: no other has at least its throughput at no more mean delay, one of the two better";
 
-/// What the columns mean that do not say it themselves, by a field of each.
+/// Explanations of columns, each with a field; shown if that field is known.
 const LEGEND: &[(&str, &str)] = &[
     ("utilization", "util: delivered of what the link offered"),
     (
         "delay_mean_ms",
         "delay, p95: one way, queueing and propagation",
     ),
-    ("power", "power: throughput / mean delay, Mbit/s per s"),
+    (
+        "power",
+        "power: throughput / mean delay, in Mbit/s per second of delay",
+    ),
     (
         "app_delay_median_ms",
         "app: from one program's write to the other, with what waits to be sent",
@@ -44,12 +47,12 @@ const LEGEND: &[(&str, &str)] = &[
     ("lateness_p99_ms", "late: the emulator's timers"),
 ];
 
-/// The same of schemes of several flows.
+/// Explanations of the columns for schemes of several flows.
 const CROWDS: &str = "several flows: delays are of all packets, Jain 1 s and worst share (of 10 s, 100 % being an equal one) from the settling time on,
 fair after: from the coming of the slowest until its first second with 80 % of an equal share
 ";
 
-/// What a cell of several repetitions shows.
+/// Statistics in a cell of several repetitions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Interval {
     /// The median and, in parentheses, smallest and largest.
@@ -71,8 +74,8 @@ impl FromStr for Interval {
     }
 }
 
-/// One table per link, and one over all if there are several. With repetitions it has their number
-/// and `interval`.
+/// One table per link, and one over all if there are several. Tables of several repetitions show
+/// their number and `interval`.
 pub fn table(results: &Results, interval: Interval) -> String {
     let mut text = String::new();
     let mut links: Vec<&str> = Vec::new();

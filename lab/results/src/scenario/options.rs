@@ -88,7 +88,7 @@ impl Source<'_> {
         format!("{location}: {key}: found a value of type {found}, expected {want}")
     }
 
-    /// Whoever writes a list without values does not mean the default.
+    /// Refuses an empty list, because it is unlikely to stand for the default.
     fn not_empty(
         &self,
         key: &str,
@@ -437,17 +437,17 @@ options! {
 options! {
     /// The options of a comparison. `None` and empty lists stand for the default.
     pub struct StudyOptions {
-        /// FLOWs to compare, see --help
+        /// FLOWs to compare [default: see below]
         schemes "A,B": Vec<Value>,
         /// Cross traffic: a FLOW beside each scheme, such as 2*cubic@10s
         cross "FLOW": Option<Value>,
-        /// Round-trip time without queueing, half in each direction [default: 40ms]
+        /// Round-trip time without queueing [default: 40ms]
         ///
-        /// With several, each trace is a link with each of them.
+        /// Half of it is in each direction. With several values, each trace is run with each.
         rtt "T,T": Vec<Value>,
         /// Queue of the bottlenecks [default: droptail:bytes=2000000]
         ///
-        /// With several, each trace is a link with each of them.
+        /// With several values, each trace is run with each.
         queue "Q,Q": Vec<Value>,
         /// Probability of random loss towards the receivers: 1% or 0.01 [default: 0]
         loss "P": Option<Value>,
@@ -460,7 +460,7 @@ options! {
         up "RATE|TRACE|partner": Option<Value>,
         /// Length of each measured window [default: 60s]
         ///
-        /// The window begins with the first full-size packet at the bottleneck.
+        /// The window starts with the first full-size packet at the bottleneck.
         duration "T": Option<Value>,
         /// Repetitions of each trace and scheme [default: 1 with --sim, 3 with --emu, 5 with
         /// --native]
@@ -470,7 +470,7 @@ options! {
         runs "N": Option<Value>,
         /// Seed of all random numbers of the links and of synthetic traces [default: 1]
         seed "N": Option<Value>,
-        /// With --sim: time from the beginning of the link to that of the flows [default: 0s]
+        /// With --sim: offset in the trace at which every run begins [default: 0s]
         #[cfg_attr(feature = "clap", arg(hide_short_help = true))]
         start "T": Option<Value>,
         /// Exclude this time from the fairness of several flows [default: 20s]
@@ -479,7 +479,7 @@ options! {
     }
 }
 
-/// A comparison as a file says it.
+/// The text of a study file.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Study {
     /// Trace files, relative to the file, synthetic scenarios, and rates.
