@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a peer sends where TLS is spoken.
+//! Fuzz target for the bytes of a peer at a TLS carrier.
 use super::one_line;
 use alcc_carrier::tls::{Identity, Trust};
 use alcc_carrier::{CarrierSpec, Client, Server, Target};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a peer of an in-band session sends.
+//! Fuzz target for the bytes of a peer of an in-band session.
 use super::{Input, one_line};
 use alcc_cc::conformance;
 use alcc_inband::{Output, Session, Settings, When, frame, preface};

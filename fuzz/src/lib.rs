@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What is fuzzed: one function of bytes per target, which panics if the code under test does what
-//! it must not.
+//! Fuzz targets: one function of bytes per target, which panics if the code under test violates its
+//! contract.
 //!
 //! The fuzzer (`make fuzz`) calls them with inputs that it invents, `alcc/cli/tests/corpus.rs`
 //! with those that are kept in `corpus/TARGET/`. To add a target: a function, its line in
@@ -154,7 +154,7 @@ fn story(bytes: &[u8]) {
     }
 }
 
-/// What the preload library reads from its environment: it is never allowed to take a server down.
+/// Settings of the preload library from its environment: they must never crash the server.
 fn settings(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return;
@@ -321,7 +321,7 @@ fn receiver(bytes: &[u8]) {
     }
 }
 
-/// What comes in of a transfer: counts must add up, and nothing may pass that is more than allowed.
+/// Received parts of a transfer: counts must add up, and the maxima must hold.
 struct Counted {
     most: u64,
     content: u64,

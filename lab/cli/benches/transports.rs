@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a transport costs: the sender pinned to one core, the receiver to another, a veth pair
-//! without rate or delay, every transport that there is beside plain 64 KiB writes to a TCP socket,
-//! in turns. `ALCC_BENCH_PAIRS`, `ALCC_BENCH_SECONDS`: how often, how long; `ALCC_BENCH_CC`: the
-//! algorithm; arguments choose transports.
+//! CPU cost of each transport: the sender pinned to one core, the receiver to another, over a veth
+//! pair without rate or delay, every transport in turn with plain 64 KiB writes to a TCP socket.
+//! `ALCC_BENCH_PAIRS`: number of pairs; `ALCC_BENCH_SECONDS`: length of each, s; `ALCC_BENCH_CC`:
+//! the algorithm; arguments choose transports.
 #[path = "../../live/benches/support/number.rs"]
 mod number;
 
@@ -66,7 +66,7 @@ fn cpu() -> Result<f64> {
     Ok(t.tv_sec() as f64 + t.tv_nsec() as f64 / 1e9)
 }
 
-/// What one end says at its end.
+/// Report of one end, printed when it ends.
 #[derive(Clone, Copy, Default)]
 struct End {
     cpu: f64,

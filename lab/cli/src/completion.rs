@@ -51,7 +51,7 @@ pub(crate) fn write(
     alcc_sys::create(&path)?.write_all(text.as_bytes())
 }
 
-/// What the function of a program is called in bash, behind a low line.
+/// Name of a program's function in bash, after the underscore.
 fn function(program: &str) -> String {
     program.replace('-', "")
 }

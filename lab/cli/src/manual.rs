@@ -8,7 +8,7 @@ use std::path::Path;
 
 /// Longest line of a page, bytes (mandoc's limit).
 const WIDTH: usize = 80;
-/// What each page has before its program's part on environment and files.
+/// Part of each page before its program's part on environment and files.
 const TAIL: &str = ".SH EXIT STATUS
 0 success, 1 a check or a transfer failed,
 2 wrong usage or a missing requirement.

@@ -59,7 +59,7 @@ pub(crate) const HINTS: &[Hint] = &[
     ),
 ];
 
-/// What a file with scenarios says itself.
+/// Options that a file of scenarios replaces.
 const OF_COMPARED_SCENARIOS: &[&str] = &[
     "--duration",
     "--runs",

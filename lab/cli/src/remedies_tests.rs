@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What messages and help texts name exists: commands, options, pages, scripts and targets of make.
+//! Checks that all names in messages and help texts exist: commands, options, pages, scripts and
+//! targets of make.
 use clap::Command;
 use std::path::{Path, PathBuf};
 
@@ -81,7 +82,7 @@ const ANY: &[&str] = &[];
 /// Options of other programs.
 const FOREIGN: &[&str] = &["--privileged", "--no-install-recommends"];
 
-/// What stands behind the word `alcc` and is no command.
+/// Words after `alcc` in prose that are not commands.
 const NO_COMMAND: &[&str] = &[
     "again", "already", "and", "at", "by", "can", "cannot", "has", "in-band", "is", "itself",
     "left", "manual", "nor", "or", "packet", "report", "says", "starts", "stays", "was", "when",
@@ -205,7 +206,7 @@ fn options(word: &str) -> Vec<&str> {
     found
 }
 
-/// What a text of these commands names and there is not.
+/// Names in a text of these commands that do not exist.
 fn missing(programs: &Programs, text: &str, printed_by: &[&str]) -> Vec<String> {
     let mut wrong = Vec::new();
     let is_quote = |c: char| "'\"`()[],;:.|".contains(c);

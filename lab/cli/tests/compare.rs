@@ -49,7 +49,7 @@ fn kept(out: &Path) -> BTreeMap<String, SystemTime> {
         .collect()
 }
 
-/// Who comes from `alcc-lab sim` writes `--link`.
+/// Users of `alcc-lab sim` know `--link`.
 #[test]
 fn a_trace_may_be_called_a_link() {
     let folder = tempfile::tempdir().unwrap();
@@ -64,7 +64,7 @@ fn a_trace_may_be_called_a_link() {
     assert_eq!(by("--link"), by("--traces"));
 }
 
-/// What `about` says can be pasted into a shell.
+/// The command in `about` can be pasted into a shell.
 #[test]
 fn the_command_is_quoted() {
     let folder = tempfile::tempdir().unwrap();

@@ -344,7 +344,8 @@ fn download(device: &str) {
     assert!(drawn.matches("<polyline").count() >= 10, "curves");
 }
 
-/// What `mm-throughput-graph` and `mm-delay-graph` demand of a log, and what they compute from it.
+/// Checks the parts of a log that `mm-throughput-graph` and `mm-delay-graph` require, and the
+/// values that they compute.
 fn as_mahimahis_scripts_read_it(text: &str, packets: u64) {
     let bases = text
         .lines()

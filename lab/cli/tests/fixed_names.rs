@@ -159,7 +159,7 @@ flow flow_number profile name host links dir start_s stop_s axis_loss loss_up up
 trace_start_s number_of_flows phases error side
 ";
 
-/// What `alcc-lab sim --json` prints: of the whole, of its summary, of one direction of a link.
+/// Fields of `alcc-lab sim --json`: of the whole, of its summary, of one direction of a link.
 const SIM: &str = "
 /about /flows /summary
 /about/program /about/build /about/command /about/mode /about/date /about/kernel /about/cpus /about/link /about/seed
@@ -173,10 +173,10 @@ const SIM: &str = "
 /summary/links/0/up/throughput_mbps /summary/links/0/up/utilization
 ";
 
-/// What `alcc list --json` prints: `KIND/NAME`, for algorithms `KIND/NAME:option` and
-/// `KIND/NAME:profile=PROFILE`, too. A new algorithm, queue, radio link or transport need not be
-/// here until it is released: it is a file or a crate and a name in its registry, and no third
-/// place.
+/// Names of `alcc list --json`: `KIND/NAME`, for algorithms also `KIND/NAME:option` and
+/// `KIND/NAME:profile=PROFILE`. A new algorithm, queue, radio link or transport need not be added
+/// here until its release, so that adding one takes a file or crate and a name in its registry, and
+/// no third place.
 const LISTED: &str = "
 algorithms/fixed algorithms/fixed:window algorithms/fixed:every
 algorithms/reno algorithms/reno:profile=linux algorithms/reno:profile=linux-3.16
@@ -311,7 +311,7 @@ const SIMULATED: &str = "
 verus copa:profile=original verus/over=cubic->alcc-verus verus/transport=udp->verus-udp
 ";
 
-/// What the C library exports, and what its header declares.
+/// Exports of the C library, and declarations of its header.
 const FUNCTIONS: &str = "
 alcc_abort alcc_accept alcc_accept4 alcc_adopt alcc_close alcc_connect alcc_drain alcc_get_info
 alcc_inband_close alcc_inband_finish alcc_inband_get_info alcc_inband_recv alcc_inband_send
@@ -322,7 +322,7 @@ alcc_set_close_deadline alcc_set_feedback alcc_set_queue alcc_shutdown alcc_vers
 alcc_writable_fd
 ";
 
-/// What a plug-in exports.
+/// Export of a plug-in.
 const PLUGIN_SYMBOL: &str = "alcc_algorithm_v3";
 
 /// Constants of the C header.
@@ -349,7 +349,7 @@ fn read(path: &str) -> String {
     std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("read {}: {e}", path.display()))
 }
 
-/// What `alcc` or `alcc-lab` prints.
+/// Standard output of `alcc` or `alcc-lab`.
 fn said(program: &str, args: &[&str]) -> String {
     let output = Command::new(built::built(program))
         .args(args)

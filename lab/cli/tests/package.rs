@@ -160,7 +160,7 @@ fn a_package_is_the_same_twice_is_installed_and_removed() {
     assert_eq!(files(&system.join("usr")), Vec::<PathBuf>::new());
 }
 
-/// What the package's scripts ask of systemd and of the program, in this order.
+/// Calls of the package's scripts to systemd and to the program, in this order.
 fn removal_gives_back_what_is_loaded(package: &Path, place: &Path) {
     let [scripts, programs] = ["scripts", "programs"].map(|name| place.join(name));
     done(
@@ -199,7 +199,7 @@ fn removal_gives_back_what_is_loaded(package: &Path, place: &Path) {
     assert_eq!(asked("postrm", "upgrade"), "");
 }
 
-/// Whoever gets the programs gets the licences of what is linked into them.
+/// The packages contain the licences of all linked libraries.
 fn the_licences_of_others_are_there(system: &Path) {
     let file = system.join("usr/share/doc/alcc/third-party-licences.txt.gz");
     let text = done(Command::new("gzip").arg("-dc").arg(file)).stdout;
@@ -418,8 +418,8 @@ tests:
     }
 }
 
-/// What crates.io asks for, and what a workspace needs to be published crate by crate. The
-/// manifests of the pure floor and of the kernel's controls name no repository yet.
+/// Metadata that crates.io and publishing crate by crate require. The manifests of the pure floor
+/// and of the kernel's controls name no repository yet.
 #[test]
 fn every_crate_can_be_published() {
     let metadata = done(
@@ -454,7 +454,7 @@ fn every_crate_can_be_published() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// What Grafana needs to show a dashboard, and series that there are.
+/// The dashboard has the fields that Grafana requires, and only series that exist.
 #[test]
 fn the_dashboard_is_one() {
     let text = std::fs::read_to_string(root().join("packaging/grafana-dashboard.json"));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a download costs the sender's processor by every way to control it: the application of the
+//! CPU cost of a download for the sender, for every form of control: the application of the
 //! experiment alcc-fig14.
 #[path = "../../../alcc/bpf/tests/support/mod.rs"]
 mod controls;

@@ -140,7 +140,7 @@ fn seconds(
 }
 
 struct Run {
-    /// What the client wrote.
+    /// Folder of the files that the client wrote.
     dir: tempfile::TempDir,
     client: Value,
     listener: Value,
@@ -190,7 +190,7 @@ impl Run {
         }
     }
 
-    /// What the link could carry in each second (at least, at most) and what was recorded.
+    /// Capacity of the link in each second (at least, at most) and the recorded value.
     fn seconds(&self, way: &str, original: &Trace) -> Vec<(u64, u64, u64)> {
         // Up is recorded by the listener's clock, and after the propagation delay: 20 ms behind its
         // bottleneck.

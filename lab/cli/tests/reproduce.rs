@@ -266,7 +266,7 @@ fn a_missing_trace_is_not_run_and_the_others_go_on() {
     assert_eq!(judged[1]["verdict"], "reproduced");
 }
 
-/// Whoever names one experiment and looks at the status alone must not believe that it ran.
+/// A named experiment that did not run must change the exit status.
 #[test]
 fn a_trace_beside_the_experiment_is_found_from_anywhere() {
     let folder = Folder::with(&EXPERIMENT.replace("link = \"12mbit\"", "link = \"mine.down\""));

@@ -292,7 +292,7 @@ fn what_leads_out_of_an_archive_is_refused() {
     );
 }
 
-/// What is simulated without being asked to is read as what is simulated.
+/// A study without --sim is read as with it.
 #[test]
 fn a_study_is_simulated_as_with_the_option() {
     let folder = folder();

@@ -56,7 +56,7 @@ impl State {
         }
     }
 
-    /// What `call` answers, or `otherwise` after a panic.
+    /// The result of `call`, or `otherwise` after a panic.
     ///
     /// # Safety
     /// `state` is what `create` or `clone` of this plug-in returned. Callbacks of one state do not

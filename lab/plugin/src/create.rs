@@ -32,7 +32,7 @@ unsafe fn state(settings: &alcc_create) -> Result<State, String> {
     let entry = tables::entry(&name).ok_or_else(|| format!("there is no algorithm '{name}'"))?;
     let values: &[alcc_value] = match settings.value_count {
         0 => &[],
-        // SAFETY: there are so many.
+        // SAFETY: the host passes `count` values.
         count => unsafe { std::slice::from_raw_parts(settings.values, count as usize) },
     };
     let mut spec = Spec::named(&name);

@@ -24,7 +24,7 @@ pub struct Exported(alcc_algorithm);
 // SAFETY: nothing writes to it, and its pointers are NULL.
 unsafe impl Sync for Exported {}
 
-/// What the loader looks for: it names the function that has the tables.
+/// Symbol that the loader looks up: it names the function that returns the tables.
 #[allow(non_upper_case_globals, reason = "the name is that of the interface")]
 #[unsafe(no_mangle)]
 pub static alcc_algorithm_v3: Exported = Exported(alcc_algorithm {

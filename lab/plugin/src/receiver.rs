@@ -28,7 +28,7 @@ pub(crate) const fn calls(header_length: u8) -> alcc_receiver {
 /// Of one connection. `None`: it panicked, and reports nothing more.
 struct Half(Option<Box<dyn Receiver>>);
 
-/// What `call` answers, or `otherwise` after a panic.
+/// The result of `call`, or `otherwise` after a panic.
 ///
 /// # Safety
 /// `state` is what [`create`] or [`clone`] returned.
@@ -76,7 +76,7 @@ unsafe extern "C" fn on_feedback(
     report: *const u8,
     length: u64,
 ) {
-    // SAFETY: as above; the report has so many bytes.
+    // SAFETY: as above; the report has this length.
     unsafe {
         let report = match length {
             0 => &[],
@@ -121,7 +121,7 @@ unsafe extern "C" fn on_packet(
 ) {
     let header = match header_length {
         0 => &[],
-        // SAFETY: the host's header has so many bytes.
+        // SAFETY: the host's header has this length.
         length => unsafe { std::slice::from_raw_parts(header, length as usize) },
     };
     let now = Time::from_nanos(now_ns);

@@ -7,7 +7,7 @@ use std::ffi::{CString, c_char};
 use std::ptr::null;
 use std::sync::OnceLock;
 
-/// What the plug-in knows of an algorithm.
+/// Description of an algorithm in the plug-in.
 pub(crate) struct Entry {
     pub(crate) name: &'static str,
     pub(crate) options: &'static [OptionDoc],
@@ -28,7 +28,7 @@ pub(crate) unsafe extern "C" fn list(number: u64) -> *const alcc_algorithm {
     entry.map_or(null(), |entry| &raw const entry.table)
 }
 
-/// What there is of this name.
+/// The entry of this name.
 pub(crate) fn entry(name: &str) -> Option<&'static Entry> {
     entries().iter().find(|entry| entry.name == name)
 }

@@ -11,7 +11,7 @@ const LATE: Span = Span::from_millis(100);
 /// The worst share is that of this many seconds in a row.
 const LONG: u64 = 10;
 
-/// What these flows had in a part of the window.
+/// Throughput and shares of these flows in one phase of the window.
 pub fn of_phase(flows: &[Share<'_>], phase: Phase) -> PhaseSummary {
     let length = Span::from_secs(phase.to - phase.from);
     let mbps = |flow: &Share<'_>| {

@@ -395,6 +395,9 @@ mod tests {
         assert!(found(&all).is_empty(), "no run that both finished");
         all[1].0.error = None;
         all[0].0.side = Some(SIMULATED.into());
-        assert!(found(&all).is_empty(), "a simulated native is no reference");
+        assert!(
+            found(&all).is_empty(),
+            "a simulated native form is not a reference"
+        );
     }
 }

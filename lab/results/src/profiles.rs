@@ -68,9 +68,9 @@ pub struct DrawnProfile {
     pub at_s: f64,
     /// The flow's throughput in that second, Mbit/s.
     pub throughput_mbps: f64,
-    /// What was measured.
+    /// Measured points.
     pub points: Vec<(u32, f64)>,
-    /// What was fitted.
+    /// Fitted curve.
     pub curve: Vec<(u32, f64)>,
 }
 

@@ -11,7 +11,7 @@ pub struct Results {
     pub about: About,
     /// One row per measured flow.
     pub flows: Vec<Row>,
-    /// What concerns several flows.
+    /// Values of several flows together.
     pub summary: Summary,
     /// Time series and distribution of each flow, in the order of `flows`.
     pub series: Vec<Series>,
@@ -20,7 +20,7 @@ pub struct Results {
 }
 
 impl Results {
-    /// What tables and legends call a scheme, see [`Row::label`].
+    /// Name of a scheme in tables and legends, see [`Row::label`].
     pub fn label(&self, scheme: &str) -> String {
         let row = self.flows.iter().find(|row| row.scheme == scheme);
         row.map_or_else(|| scheme.to_owned(), Row::label)
@@ -53,7 +53,7 @@ pub struct About {
     pub link: String,
     /// Seed of everything random on the links.
     pub seed: u64,
-    /// What was read: scenario, traces, tables and plug-ins, with their SHA-256.
+    /// Input files: scenario, traces, tables and plug-ins, with their SHA-256.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<InputFile>,
 }
@@ -79,7 +79,7 @@ impl About {
     }
 }
 
-/// What is not known is null.
+/// Serializes unknown values as null.
 mod known {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 

@@ -2,7 +2,7 @@
 //! A row ([`alcc_units::row`]), and what a scenario says in it.
 pub use alcc_units::row::{EMULATED, Kind, PhaseSummary, Row, SIMULATED, Value, csv, csv_cell};
 
-/// What a scenario configures that rows say besides their link, queue and flow.
+/// Parameters of a scenario that rows contain, besides link, queue and flow.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Configured {
     /// [`Row::axis_loss`] and [`Row::loss_up`].

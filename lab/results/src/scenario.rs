@@ -55,7 +55,7 @@ pub struct Resolved {
     pub settle: Span,
     /// Start within the recorded trace of the first link that has one.
     pub trace_start: Option<Span>,
-    /// What rows say of it as it was written.
+    /// The parameters in rows, as written.
     pub configured: Configured,
     /// Parts of the window whose throughputs are reported.
     pub phases: Vec<Phase>,
@@ -491,7 +491,7 @@ pub fn looks_like_a_rate(text: &str) -> bool {
 /// Towards the client, and from it.
 type Radios = [&'static [&'static str]; 2];
 
-/// What the radio link adds in both directions: as asked, else what belongs to the synthetic trace.
+/// Radio links in both directions: the given ones, else those of the synthetic trace.
 fn radio(options: &LinkOptions, own: Radios) -> Result<[Vec<RadioSpec>; 2], String> {
     let read = |values: &[Value]| {
         values

@@ -14,12 +14,12 @@ use serde::{Deserialize, Serialize};
 /// Payload of a segment of the simulated TCP, bytes.
 const SEGMENT_PAYLOAD: f64 = 1448.0;
 
-/// What a run gave: the object of `alcc-lab sim --json`.
+/// Results of a simulation: the object of `alcc-lab sim --json`.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Simulated {
     /// One row per flow.
     pub flows: Vec<Row>,
-    /// What concerns several flows, and the links.
+    /// Values of several flows together, and of the links.
     pub summary: Summary,
 }
 

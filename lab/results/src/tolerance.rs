@@ -20,7 +20,7 @@ impl Tolerance {
         }
     }
 
-    /// So many per cent of the reference.
+    /// A tolerance in per cent of the reference.
     pub const fn percent(percent: f64) -> Self {
         Self::part(percent / 100.0)
     }

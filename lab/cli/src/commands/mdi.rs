@@ -32,7 +32,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     }
 }
 
-/// What both simulate.
+/// Options of the simulations of both commands.
 #[derive(clap::Args)]
 struct World {
     /// Algorithm to learn from

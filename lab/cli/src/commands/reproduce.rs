@@ -223,7 +223,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Whoever names experiments wants them run: it is a failure if none of them could be.
+/// Fails if experiments were named and none of them could be run.
 fn any_ran(all: &[Asked], judged: &[Judgement]) -> Result<(), Failure> {
     let named = all.iter().zip(judged).filter(|(one, _)| !one.is_cause);
     let named: Vec<&Judgement> = named.map(|(_, judged)| judged).collect();

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What is written to a disk that has no room: one line that says so and status 1, and for a
-//! program that runs under alcc its own status.
+//! Writes to a full disk: the error is one line, the status is 1, and a program that runs under
+//! alcc keeps its own status.
 use super::built::program;
 use nix::libc;
 use std::io::Read;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitStatus, Stdio};
 
-/// What is run, with FULL for a folder on the full disk; its status.
+/// Command, with FULL for a folder on the full disk, and its exit status.
 const CASES: &[(&str, i32)] = &[
     ("sim --duration 5s --link rapid --series FULL/series.csv", 1),
     ("sim --duration 5s --link 50mbit --pcap FULL/a.pcap", 1),

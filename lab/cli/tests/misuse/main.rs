@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What people do wrong, and what goes wrong around the program: a line that helps, the right exit
-//! status, never a panic.
+//! Usage errors and failures of the environment: a line that helps, the right exit status, never a
+//! panic.
 #[path = "../../../../alcc/cli/tests/support/built.rs"]
 mod built;
 mod disk;

@@ -13,7 +13,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// What a standard stream leads to.
+/// Target of a standard stream.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Stream {
     /// Somewhere, and it is read.
@@ -39,8 +39,7 @@ const STREAMS: [[Stream; 2]; 9] = [
     [Broken, Broken],
 ];
 
-/// What a command leaves behind when all is well, and whether standard output is where its product
-/// goes.
+/// Expected output of a command that succeeds, and whether standard output has its product.
 struct Case {
     command: &'static str,
     arguments: &'static str,
@@ -57,7 +56,7 @@ impl Case {
     }
 }
 
-/// What has to be there.
+/// Requirements of a case.
 #[derive(Clone, Copy, PartialEq)]
 enum With {
     Nothing,

@@ -73,7 +73,7 @@ fn alcc<W: AsRef<OsStr>>(dir: &Path, words: impl IntoIterator<Item = W>) -> Outp
         .unwrap()
 }
 
-/// What is wrong with the answer.
+/// Difference between the answer and the expected one, if any.
 fn look(line: &str, output: &Output, status: i32, part: &str) -> Option<String> {
     let said = String::from_utf8_lossy(&output.stderr);
     let one_line = ["alcc: ", "alcc-lab: "]
@@ -264,7 +264,7 @@ fn a_line_break_in_a_word_makes_no_second_line() {
     }
 }
 
-/// What another library of LD_PRELOAD lacks is not ours.
+/// A library in LD_PRELOAD that lacks a symbol is an error of that library, not of alcc.
 #[test]
 fn somebody_elses_library_that_is_missing_is_no_error_of_ours() {
     let dir = folder();
@@ -301,7 +301,7 @@ fn help_goes_to_standard_output() {
     }
 }
 
-/// What moved from one program to the other is named with where it is.
+/// Options that moved to the other program are answered with its name.
 #[test]
 fn names_of_the_other_program_are_answered_with_it() {
     let dir = folder();

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Command lines that are wrong, or end in failure.
 
-/// What is typed, and what the answer has to contain. In the folder are good.trace, bad.trace (a
-/// word in line 2), empty.trace, random.bin, bad.toml, idle.toml (a jitter, and no flow that has one),
-/// notes.txt, steps.csv (names of columns alone), script.sh (for an interpreter that is not there)
-/// and a folder `dir`. `EMPTY` is a word of no
-/// letters, as a shell makes of "$UNSET".
+/// Command lines, and the text that their error must contain. The folder has good.trace, bad.trace
+/// (a word in line 2), empty.trace, random.bin, bad.toml, idle.toml (a jitter, but no flow that
+/// uses it), notes.txt, steps.csv (only a header line), script.sh (its interpreter does not exist)
+/// and a folder `dir`. `EMPTY` is an empty word, as a shell makes of "$UNSET".
 pub(super) const WRONG: &[(&str, &str)] = &[
     ("nosuch", "'nosuch'"),
     ("smi", "'smi'"),

@@ -51,7 +51,7 @@ fn reports() -> Option<Reports> {
     })
 }
 
-/// What the tabulator should reach, numbered in its order.
+/// Elements that the Tab key should reach, numbered in their order.
 const REACHABLE: &str = "(() => {
   const all = [...document.querySelectorAll('a[href], button, input, select, summary, [tabindex=\"0\"]')]
     .filter(e => e.checkVisibility({ visibilityProperty: true }) && !e.disabled);

@@ -36,7 +36,7 @@ pub struct LinkTrace {
     pub trace: Trace,
     /// Read from a file: it does not depend on the seed.
     pub recorded: bool,
-    /// What the radio link adds, towards the client and from it, if nothing else is asked for.
+    /// Default radio links, towards the client and from it.
     pub radio: [&'static [&'static str]; 2],
 }
 

@@ -28,12 +28,12 @@ impl Value {
         self.location.starts_with("--")
     }
 
-    /// What is wrong with it, after its location.
+    /// An error message that begins with the location of this value.
     pub fn error(&self, why: impl Display) -> String {
         format!("{}: {why}", self.location)
     }
 
-    /// What its text says.
+    /// Parses the text.
     ///
     /// # Errors
     /// One line: the location, what was found, what would be right.

@@ -62,7 +62,7 @@ fn the_links_have_the_delay_of_the_shortest_round_trip() {
     assert_eq!(scenario.min_rtt(&scenario.flows[1]), Span::from_millis(40));
 }
 
-/// What is said of options and file together.
+/// Idle options of a file and the command line together.
 fn idle(file: &str, options: &[(&str, &str)]) -> Vec<String> {
     let mut typed = ScenarioOptions::default();
     for (key, text) in options {

@@ -4,8 +4,8 @@
 use alcc_units::SpecError;
 use std::str::FromStr;
 
-/// What a profile says. Links are synthetic scenarios, which bring their radio links; names and
-/// values are those of the options.
+/// Contents of a profile. Links are synthetic scenarios with their radio links; names and values
+/// are those of the options.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Profile {
     pub(super) name: &'static str,

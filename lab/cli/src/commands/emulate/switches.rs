@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex};
 /// Maximum number of changes of a link: each leaves a model behind, of which the report is made.
 const MAX_CHANGES: u32 = 10_000;
 
-/// What a request may say; names and values are those of the options.
+/// Contents of a request; names and values are those of the options.
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields, default)]
 struct Wish {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What stored results and pages say about the program and the machine that they are of.
+//! The program and the machine of stored results and pages.
 use crate::commands::compare::processors;
 use crate::failure::Failure;
 use crate::plugin_arg::Plugins;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What is written of the experiments: pages, tables, and results to be kept.
+//! Output of `reproduce`: pages, tables, and stored results.
 use super::Args;
 use super::asked::Asked;
 use super::origin::{build, provenance};
@@ -81,7 +81,7 @@ pub(super) fn traces<'a>(
     traces
 }
 
-/// What is stored of all of them.
+/// The results of all experiments, as they are stored.
 fn results(all: &[Asked], judged: &[Judgement], files: &ScenarioFolder, build: &str) -> Results {
     let traces = traces(all.iter().flat_map(|one| &one.plan.runs), files);
     // Emulation takes the time that it shows, and what did not run takes none.

@@ -136,7 +136,8 @@ const MAX_BINS: u64 = 500_000;
 /// More points than that are a solid block.
 const MAX_POINTS: u64 = 900;
 
-/// 100 ms, and for long traces so many of them that their course can be seen.
+/// Interval of a point: 100 ms, and a multiple of it for long traces, so that their shape stays
+/// visible.
 fn interval(traces: &[LinkTrace]) -> Span {
     let longest = traces.iter().map(|t| t.trace.period()).max();
     wide_enough(longest.unwrap_or_default())
@@ -150,7 +151,7 @@ fn wide_enough(length: Span) -> Span {
         .max(1)
 }
 
-/// What the eye should take from the page.
+/// Summary sentence of the page.
 fn sentence(traces: &[LinkTrace]) -> String {
     let one = |t: &LinkTrace| {
         let (rate, gaps) = (t.trace.mean_rate().as_mbps_f64(), t.trace.bursts().gaps);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What packets met at an emulated bottleneck, from the logs of `alcc-lab emulate --log`.
+//! Charts of packets at an emulated bottleneck, from the logs of `alcc-lab emulate --log`.
 use super::{COLOURS, MAX_BINS, MAX_POINTS, from_zero, line, time_axis};
 use crate::failure::{Failure, reason};
 use alcc_link::log::{FIRST_LINE, Line, parse};

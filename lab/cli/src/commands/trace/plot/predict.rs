@@ -15,13 +15,13 @@ const AHEAD: usize = 1;
 /// Maximum number of windows ahead for which errors are shown.
 const STEPS: [usize; 8] = [1, 2, 3, 5, 7, 10, 15, 20];
 
-/// What is drawn of the first trace, with dashes.
+/// Curves of the first trace, with their dashes.
 const COURSES: [(&str, &str); 3] = [
     ("received", ""),
     ("predicted: line through ten windows", ""),
     ("predicted: k-step, best linear rule", "8,3"),
 ];
-/// Whose errors are drawn, with dashes.
+/// Predictors whose errors are drawn, with their dashes.
 const RULES: [(&str, &str); 4] = [
     ("line through ten", ""),
     ("k-step, best linear", "8,3"),
