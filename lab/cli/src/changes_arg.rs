@@ -33,7 +33,7 @@ pub(crate) struct ChangesArg {
 }
 
 impl ChangesArg {
-    /// The changes that the options ask for. Reads a file.
+    /// The changes that the options describe. Reads a file.
     pub(crate) fn changes(&self, seed: u64) -> Result<Changes, Failure> {
         let mut changes = match self.steps.as_deref() {
             None => Changes::default(),

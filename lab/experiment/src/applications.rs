@@ -34,7 +34,7 @@ pub struct StoredApplication {
     pub programs: String,
     /// The verdict in words.
     pub verdict: String,
-    /// What does not hold, what is missing, or that all hold.
+    /// The statements that do not hold, the missing requirement, or that all statements hold.
     pub why: String,
     /// Repetitions of each cell.
     pub starts: u32,

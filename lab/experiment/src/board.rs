@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The board: every algorithm alone on every channel, on harder paths, among its like and beside
-//! others. Also the default of `alcc run` that follows.
+//! The score table: every algorithm alone on every channel, on harder paths, with flows of its own
+//! kind and with flows of other algorithms. Also the default algorithm of `alcc run` that follows
+//! from it.
 //!
-//! What is run stands in files of the folder `board`, which are experiments without expectations.
+//! The runs are defined by files of the folder `board`, which are experiments without expectations.
 mod page;
 
 use crate::definition::Definition;
@@ -12,23 +13,23 @@ use alcc_results::{Row, Spread};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// What is carried over the kernel's Cubic: who can become the default of `alcc run`.
+/// Algorithms that run above the kernel's Cubic: candidates for the default of `alcc run`.
 pub const CONTENDERS: [&str; 4] = ["verus", "copa", "budget", "sprout"];
 
-/// A flow has its place with this part of an equal share, in crowds over 10 s.
+/// Minimum share of a flow, as a part of an equal share; in crowds over 10 s.
 const LEAST_SHARE: f64 = 1.0 / 3.0;
-/// Flows of one kind share from this index on.
+/// Minimum Jain's index of flows of one kind.
 const LEAST_JAIN: f64 = 0.9;
-/// Beside others: between these parts of what both have.
+/// Bounds of the share of a flow beside a flow of another algorithm.
 const SHARES: std::ops::RangeInclusive<f64> = 0.25..=0.75;
-/// Utilization that makes no difference.
+/// Difference of utilization that is neglected.
 const POINT: f64 = 0.01;
-/// Nor does this part of a delay,
+/// Relative difference of delay that is neglected.
 const DELAY: f64 = 0.1;
-/// or so many ms.
+/// Absolute difference of delay that is neglected, ms.
 const DELAY_MS: f64 = 1.0;
 
-/// A part of the board.
+/// A part of the score table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
@@ -89,7 +90,7 @@ impl Kind {
         })
     }
 
-    /// What is to be run: these schemes in every situation.
+    /// The experiment that runs these schemes in every situation.
     ///
     /// # Errors
     /// See [`Definition::from_toml`].
@@ -103,7 +104,7 @@ impl Kind {
     }
 }
 
-/// What a new user is told to try first: kernel TCP with two lines of `sysctl`
+/// Scheme that new users should try first: kernel TCP with two lines of `sysctl`
 /// (lab/notes/measurements.md).
 const LITTLE_UNSENT: &str = "bbr/lowat=16384B";
 
@@ -119,7 +120,7 @@ fn above_tcp(algorithm: &str) -> String {
     format!("{algorithm}/over=cubic")
 }
 
-/// What was run, and what it gave: the file `lab/notes/board.json`.
+/// Runs and results of the score table: the file `lab/notes/board.json`.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Board {
     /// Name and version of the program.
@@ -139,7 +140,7 @@ pub struct Board {
 /// One scheme in one situation: medians of the starts, with smallest and largest.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Cell {
-    /// The part of the board.
+    /// The part of the score table.
     pub kind: Kind,
     /// The situation.
     pub situation: String,
@@ -329,7 +330,7 @@ impl Board {
         ) + "\n")
     }
 
-    /// Takes over the live part of another board.
+    /// Takes over the part with real programs of another score table.
     pub fn keep_live(&mut self, stored: Self) {
         let live = stored
             .cells
@@ -386,7 +387,7 @@ impl Board {
         }
     }
 
-    /// In how many situations of how many of these kinds the scheme does what the rule asks for.
+    /// Number of situations of these kinds in which the scheme meets the rule, and number of all.
     fn held(&self, kinds: &[Kind], scheme: &str) -> [usize; 2] {
         let is_of = |cell: &&Cell| kinds.contains(&cell.kind) && cell.scheme == scheme;
         let own: Vec<_> = self.cells.iter().filter(is_of).collect();
@@ -431,7 +432,7 @@ impl Board {
         })
     }
 
-    /// Who is on the Pareto front of utilization and mean queueing in a situation.
+    /// Schemes on the Pareto front of utilization and mean queueing delay in a situation.
     fn front(&self, kind: Kind, situation: &str) -> Vec<&Cell> {
         let here: Vec<&Cell> = self.of(kind).filter(|c| c.situation == situation).collect();
         let beaten = |cell: &&Cell| {

@@ -27,7 +27,7 @@ pub(crate) fn distance(e: &Expectation, ours: &Spread) -> f64 {
     far.fold(0.0, f64::max)
 }
 
-/// What must be within the bounds: the median, or the smallest and the largest start.
+/// Values that must be within the bounds: the median, or the smallest and the largest start.
 fn counted(e: &Expectation, ours: &Spread) -> [f64; 2] {
     if e.every_start {
         [ours.min, ours.max]

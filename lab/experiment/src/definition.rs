@@ -57,7 +57,7 @@ pub struct Definition {
     pub needs: Option<String>,
     /// Repetitions of each cell, with the seeds 1, 2 and so on.
     pub starts: u32,
-    /// What is measured in each cell.
+    /// Subject of the measurement in each cell.
     pub subject: Subject,
     /// The scenario, with placeholders such as `{scheme}`. For a channel: only its link.
     pub scenario: ScenarioOptions,
@@ -69,7 +69,7 @@ pub struct Definition {
     pub expect: Vec<Expectation>,
 }
 
-/// What is measured in each cell.
+/// Subject of the measurement in each cell.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Subject {
     /// Flows over links: `[scenario]`.
@@ -99,7 +99,7 @@ pub struct Choice {
     pub set: BTreeMap<String, String>,
 }
 
-/// What the figures show: a point for each cell.
+/// Figures of an experiment: a point for each cell.
 #[derive(Clone, PartialEq, Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Report {
@@ -116,7 +116,7 @@ pub struct Report {
     pub reach: BTreeMap<String, f64>,
     /// More metrics of the table.
     pub columns: Vec<String>,
-    /// What is drawn of each cell. None: the median.
+    /// Forms of a cell in the figures. None: the median.
     #[serde(deserialize_with = "one_or_several")]
     pub form: Vec<Form>,
     /// How the flows of a run become one value. None: their mean; in a distribution each is a value
@@ -126,7 +126,7 @@ pub struct Report {
     pub profile: Option<ProfileForm>,
 }
 
-/// What a figure shows of each cell.
+/// Form of a cell in a figure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Form {
@@ -293,7 +293,8 @@ impl Definition {
         self
     }
 
-    /// Whether it asks what users of a real application notice, which no paper has published.
+    /// True if the experiment measures what users of a real application notice, which no paper has
+    /// published.
     pub fn is_own_application(&self) -> bool {
         matches!(self.subject, Subject::Application(_)) && self.source == OWN
     }

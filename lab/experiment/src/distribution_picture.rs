@@ -9,9 +9,10 @@ use alcc_live::axis::Axis as Scale;
 use alcc_live::chart::{Chart, Curve, Shape};
 use alcc_results::percentile;
 
-/// Markers on one curve at most, so that they tell lines apart and do not hide them.
+/// Maximum number of markers on a curve: enough to distinguish lines without hiding them.
 const MARKS: usize = 8;
-/// Whiskers reach the last value within so many distances of the quartiles.
+/// Length of the whiskers: they reach the last value within this many interquartile ranges of the
+/// box.
 const WHISKERS: f64 = 1.5;
 
 /// The values of each series, sorted.
@@ -53,7 +54,7 @@ fn varied(definition: &Definition) -> Option<(usize, &Axis)> {
     axes.rev().find(|(i, _)| Some(*i) != by_series)
 }
 
-/// What a value of the figure is of.
+/// Noun for a value of the figure.
 fn what(definition: &Definition) -> &'static str {
     match definition.report.flows {
         None => "flows",

@@ -11,7 +11,7 @@ use maud::{Markup, html};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// So many cells outside the bound are named.
+/// Number of cells outside the bound that are named.
 const NAMED: usize = 3;
 /// Opacity of the colour of a cell just outside the bound, and what the distance adds.
 const OPACITY: (f64, f64) = (0.15, 0.45);
@@ -19,7 +19,7 @@ const OPACITY: (f64, f64) = (0.15, 0.45);
 /// Cells by the names of their choices, each with its value over the starts.
 type Values<'a> = Vec<(&'a [String], Spread)>;
 
-/// What an expectation about each cell found.
+/// Result of an expectation about each cell.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Each {
     /// How many cells were judged.

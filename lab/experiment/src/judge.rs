@@ -99,7 +99,7 @@ pub struct Judgement {
     pub outcomes: Vec<Outcome>,
 }
 
-/// Metrics of a run that are no field of a row: of all its flows.
+/// Metrics of a run that are not fields of a row, because they are of all its flows.
 pub const OF_ALL_FLOWS: [&str; 4] = ["jain", "jain_1s", "worst_share_10s", "fair_after_s"];
 /// A flow's part of the throughput of all flows of its run.
 const SHARE: &str = "share";
@@ -375,7 +375,7 @@ fn statement(outcome: &Outcome) -> String {
     }
 }
 
-/// What was measured: a median with its range, and how many cells hold.
+/// The measured value: a median with its range, and how many cells hold.
 pub fn measured(outcome: &Outcome) -> Option<String> {
     let ours = range(&outcome.ours?);
     Some(match &outcome.each {
@@ -394,7 +394,7 @@ pub fn number(value: f64) -> String {
     rounded(value, 6)
 }
 
-/// Formats a number with four digits, and at most so many decimals.
+/// Formats a number with four digits, and at most `decimals` decimals.
 pub(crate) fn rounded(value: f64, decimals: i32) -> String {
     if value == 0.0 {
         return "0".to_owned();

@@ -38,7 +38,7 @@ pub struct ExperimentView<'a> {
     pub judged: &'a Judgement,
     /// Its runs; none if it could not be run.
     pub runs: &'a [Run],
-    /// What it took, if nothing was taken from an earlier command.
+    /// Time of the runs, if none of them was taken from an earlier command.
     pub took: Option<Took>,
 }
 
@@ -85,7 +85,8 @@ a { color: inherit; }
 :focus-visible { outline: 3px solid currentColor; outline-offset: -3px; }
 ";
 
-/// What may be wider than a phone: it scrolls by itself, with the keys too.
+/// A wrapper for content that may be wider than a phone: it scrolls by itself, also with the
+/// keyboard.
 pub(crate) fn wide(label: &str, content: &Markup) -> Markup {
     html! { div.wide role="region" aria-label=(label) tabindex="0" { (content) } }
 }

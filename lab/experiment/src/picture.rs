@@ -25,7 +25,7 @@ const BESIDE: f64 = 0.4;
 pub(crate) struct Picture {
     /// Its name.
     pub label: String,
-    /// What its signs mean.
+    /// Legend of its signs.
     pub caption: String,
     /// Colour, sign and name of each series. None: those of [`legend`].
     pub legend: Option<Vec<(&'static str, String, String)>>,
@@ -336,7 +336,7 @@ pub(crate) fn range(values: impl Iterator<Item = f64>, from_zero: bool) -> (f64,
     )
 }
 
-/// An axis with all values and a margin, from zero if that is asked.
+/// An axis with all values and a margin, from zero if `from_zero` is set.
 pub(crate) fn scale(values: impl Iterator<Item = f64>, from_zero: bool) -> Scale {
     let (from, to) = range(values, from_zero);
     Scale::exactly(from, to)

@@ -29,7 +29,7 @@ pub struct PlannedRun {
     pub cell: Vec<String>,
     /// Number of the repetition, from 1.
     pub repetition: u32,
-    /// What is measured.
+    /// Subject of the measurement.
     pub subject: Subject,
     /// The scenario, without placeholders.
     pub scenario: ScenarioOptions,
@@ -221,7 +221,7 @@ fn planned(
 }
 
 /// The next seed for each further repetition: with one seed all runs of a cell would be the same. A
-/// text that is no seed stays as it is; its run says why.
+/// text that is not a seed stays as it is; its run reports the reason.
 fn advance(seed: &mut Value, further: u32) {
     if let Ok(first) = seed.text.parse::<u64>() {
         seed.text = first.wrapping_add(u64::from(further)).to_string();

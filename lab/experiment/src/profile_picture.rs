@@ -8,7 +8,7 @@ use alcc_live::axis::Axis;
 use alcc_live::chart::{Chart, Curve, Shape};
 use alcc_results::DrawnProfile;
 
-/// Most points of a curve: the eye tells no more apart, and a page is to stay small.
+/// Maximum number of points of a curve: more cannot be distinguished and would make the page large.
 const CURVE_POINTS: usize = 60;
 /// Most measured points of a picture.
 const POINTS: usize = 400;
@@ -18,7 +18,7 @@ pub struct Picture {
     pub cell: String,
     /// The drawing.
     pub chart: Chart,
-    /// What stands for what: colour, sign, meaning.
+    /// Legend: colour, sign, meaning.
     pub legend: Vec<(&'static str, String, String)>,
 }
 
@@ -100,7 +100,7 @@ fn thirds(profiles: &[DrawnProfile]) -> (Vec<usize>, [f64; 2]) {
     (profiles.iter().map(third).collect(), bounds)
 }
 
-/// At most so many, evenly chosen, the last one among them.
+/// At most `most` points, evenly chosen, including the last one.
 fn thinned(points: &[(u32, f64)], most: usize) -> Vec<(f64, f64)> {
     let each = points.len().div_ceil(most.max(1)).max(1);
     let last = points.len().saturating_sub(1);

@@ -32,7 +32,8 @@ pub struct Entry {
     /// The build of the program, see [`stored::build`]; `None`: unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
-    /// What it took on the machine of `on`; `None`: its runs were stored before, so unknown.
+    /// Time of the runs on the machine of `on`; `None` if they were stored before, so that it is
+    /// unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub took: Option<Took>,
     /// The verdict and its values.
@@ -105,7 +106,7 @@ impl Results {
         }
     }
 
-    /// What the stored runs took, all and the longest; nothing where no time is stored.
+    /// Time of the stored runs, all together and the longest; empty if no time is stored.
     fn times(&self) -> String {
         let took = |entry: &'_ Entry| entry.took.map(|took| (took, entry.id().to_owned()));
         let all: Vec<(Took, String)> = self.experiments.iter().filter_map(took).collect();

@@ -25,7 +25,7 @@ const MAX_EVENTS: &str = "40000000";
 /// Interval of the samples over time.
 const SAMPLE_INTERVAL: Span = Span::from_millis(20);
 
-/// One of so many learned profiles is drawn, as in figure 7b of the Verus paper.
+/// Every fifth learned profile is drawn, as in figure 7b of the Verus paper.
 const DRAWN_EACH: usize = 5;
 
 /// The result of one run.
@@ -37,8 +37,8 @@ pub struct Run {
     pub repetition: u32,
     /// The command that runs the same.
     pub command: String,
-    /// What it depends on besides the command: the program, the files that the scenario names, and
-    /// what was watched.
+    /// Everything besides the command that the run depends on: the program, the files that the
+    /// scenario names, and the values that were recorded.
     pub version: String,
     /// One row for each flow; none if the run failed.
     pub flows: Vec<Row>,
@@ -53,7 +53,7 @@ pub struct Run {
     /// Single seconds of each flow, to be drawn.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub seconds: Vec<Seconds>,
-    /// What is to be said beside the figures of real programs: that the machine was full.
+    /// Notes on the results of real programs, such as a machine without idle processors.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
     /// Why the run failed.
@@ -268,7 +268,8 @@ impl Runner<'_> {
         Ok(done.into_iter().flatten().collect())
     }
 
-    /// What a run depends on besides its command. `hashes` are those of files that were read before.
+    /// Everything besides the command that a run depends on. `hashes` are those of files that were
+    /// read before.
     fn version_of(&self, planned: &PlannedRun, hashes: &mut BTreeMap<PathBuf, String>) -> String {
         let mut version = self.version.to_owned();
         planned.scenario.clone().for_each(&mut |key, value| {
@@ -405,7 +406,8 @@ impl Runner<'_> {
         }
     }
 
-    /// What real programs cannot do is the error of the run; what is missing ends the experiment.
+    /// The error of a run that is impossible with real programs. A missing requirement ends the
+    /// experiment.
     fn not_emulated(&self, planned: &PlannedRun, why: LabError) -> Result<Run, RunError> {
         match why {
             LabError::Stopped => Err(RunError::Interrupted),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What is kept of the single seconds of a flow, for figures over time and densities.
+//! Values of the single seconds of a flow, stored for figures over time and densities.
 use alcc_results::simulated::window_of;
 use alcc_sim::Sample;
 use alcc_units::Span;
@@ -17,10 +17,10 @@ pub const SECOND_METRICS: [&str; 3] = [THROUGHPUT, DELAY, WINDOW];
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Seconds {
-    /// What the bottleneck offered, Mbit/s.
+    /// Capacity of the bottleneck, Mbit/s.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub capacity_mbps: Vec<Option<f64>>,
-    /// What it delivered of this flow, Mbit/s.
+    /// Throughput of this flow at the bottleneck, Mbit/s.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub throughput_mbps: Vec<Option<f64>>,
     /// Mean queueing of the packets that were delivered, ms.

@@ -11,7 +11,7 @@ use alcc_live::chart::{Chart, Curve, Shape};
 use alcc_live::report::{bandwidth, density};
 use std::collections::BTreeMap;
 
-/// Signs on one line, so that they tell lines apart and do not hide them.
+/// Number of signs on one line: enough to distinguish lines without hiding them.
 const MARKS: usize = 6;
 /// The begin of a logarithmic axis at least: no queue is shorter than one packet on a fast link.
 const LEAST: f64 = 0.1;
@@ -32,7 +32,7 @@ pub(crate) struct Panel {
     /// The cells that it shows, unless it shows all of them.
     pub(crate) name: String,
     pub(crate) lines: Vec<Line>,
-    /// What the link offered in each second, if that changes.
+    /// Capacity of the link in each second, if it varies.
     capacity: Vec<Point>,
 }
 
@@ -114,7 +114,7 @@ pub(crate) fn panels<'a>(
     panels
 }
 
-/// What the link offered, unless it offers always the same.
+/// Capacity of the link, unless it is constant.
 fn changing(run: &Run, metric: &str) -> Vec<Point> {
     let longest = run.seconds.iter().max_by_key(|s| s.capacity_mbps.len());
     let values = longest.map_or(&[][..], |seconds| &seconds.capacity_mbps);
@@ -271,7 +271,7 @@ pub(crate) fn densities(definition: &Definition, runs: &[Run], metric: &str) -> 
     drawn.collect()
 }
 
-/// What the link offered, and lines with signs.
+/// The capacity of the link, and lines with signs.
 fn curves(panel: &Panel) -> Vec<Curve> {
     let mut curves = Vec::new();
     let offered = panel.capacity.iter().map(|(at, v)| (*at, v.unwrap_or(0.0)));

@@ -27,7 +27,7 @@ pub(crate) fn dashes(look: usize) -> usize {
     (look + look / COLOURS.len() * 2) % DASHES.len()
 }
 
-/// What stands for the line of a look beside a name.
+/// Sign for the line style of a look beside a name.
 pub(crate) fn line(look: usize) -> &'static str {
     DASHES[dashes(look)].1
 }

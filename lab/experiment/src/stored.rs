@@ -72,7 +72,7 @@ mod tests {
         Row(id, by, true)
     }
 
-    /// Of two runs that asked for different experiments both stay; the newer one of the same counts.
+    /// Two runs of different experiments both stay; of the same experiment the newer one counts.
     #[test]
     fn what_was_not_asked_for_stays_with_its_build() {
         let mut rows = vec![row("c", Some("new")), row("b", Some("new"))];
@@ -82,7 +82,7 @@ mod tests {
         assert!(builds(&rows).ends_with("SHA-256:\n\n- new: 2\n- unknown: 1"));
     }
 
-    /// What a machine lacks today takes no figure away.
+    /// A requirement that the machine lacks today does not remove stored results.
     #[test]
     fn what_cannot_be_run_now_keeps_its_row() {
         let not_run = |id| Row(id, Some("new"), false);

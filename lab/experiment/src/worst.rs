@@ -15,11 +15,11 @@ use std::collections::BTreeMap;
 pub use draw::{Drawn, crowd, single};
 pub use table::{Cell, Check, Grid};
 
-/// What an algorithm is compared with.
+/// Algorithms with which the judged ones are compared.
 pub const REFERENCES: [&str; 2] = ["bbr", "cubic"];
 /// Simulated with the references, to show what is possible.
 pub const BESIDE: &str = "bbr3";
-/// A transfer that did not end took so long, ms.
+/// Completion time of a transfer that did not end, ms.
 const UNFINISHED_MS: f64 = 60_000.0;
 
 /// How an algorithm is worse than all references.
@@ -73,7 +73,7 @@ impl Fault {
     }
 }
 
-/// What traffic beside the judged flow suffers.
+/// Harm to traffic beside the judged flow.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Neighbour {
     None,
@@ -160,7 +160,7 @@ pub struct Finding {
     pub by: f64,
     /// The figure of the algorithm and of each reference.
     pub figures: BTreeMap<String, f64>,
-    /// Why there are no figures.
+    /// Reason why there are no results.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     /// The command that runs the same.
@@ -182,7 +182,7 @@ pub struct Alone {
     pub loss: f64,
 }
 
-/// What the search found about an algorithm.
+/// Findings about an algorithm.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Judged {
     /// The algorithm.

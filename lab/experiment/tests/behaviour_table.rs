@@ -16,7 +16,7 @@ use alcc_units::{Rate, Span};
 use std::fmt::Write as _;
 use std::path::Path;
 
-/// What the runner of experiments runs.
+/// Definitions of the runs.
 const DEFINITIONS: [(&str, &str); 2] = [
     ("behaviour.toml", include_str!("../board/behaviour.toml")),
     (
@@ -27,7 +27,7 @@ const DEFINITIONS: [(&str, &str); 2] = [
 
 const SECONDS: u64 = 20;
 
-/// What is carried over a simulated Cubic besides running by itself.
+/// Algorithms that also run above a simulated Cubic.
 const ABOVE_TCP: [&str; 4] = ["verus", "copa", "budget", "sprout"];
 
 /// Only on the way to the receiver, as no scenario says it: delays are drawn so often, and lie so
@@ -181,7 +181,7 @@ fn tables() -> Vec<Table> {
     tables
 }
 
-/// What is said before a table whose title begins so.
+/// Text before the table whose title begins with the key.
 const TEXTS: [(&str, &str); 8] = [
     ("Jitter", JITTER_TEXT),
     ("Radio", RADIO_TEXT),

@@ -23,7 +23,7 @@ const WATCHED: [&str; 3] = ["12 Mbit/s", "48 Mbit/s", "rapidGold"];
 const UTILIZATION: Tolerance = Tolerance::absolute(3.0);
 const QUEUEING: Tolerance = Tolerance::percent(30.0).or(10.0);
 
-/// What one form gave on one link.
+/// Results of one form on one link.
 #[derive(Clone, Copy, Default, PartialEq, PartialOrd)]
 struct Got {
     /// Per cent.

@@ -3,7 +3,7 @@
 //! libalcc_lab.so --cc c4 -- nginx`, `--cc verus:profile=original`.
 //!
 //! The adaptor between a Rust [`Controller`](alcc_cc::Controller) and the table of C functions is
-//! one for all: `create` is told which algorithm and profile is meant. All algorithms and forms of
+//! one for all: `create` receives the algorithm and profile. All algorithms and forms of
 //! [`alcc_zoo`] are here, because all of them work above TCP. Not carried: events for a log, and the
 //! points of a delay profile. Nothing above TCP reads them of a plug-in.
 //!

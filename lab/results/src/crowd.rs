@@ -63,7 +63,7 @@ fn counted(window: Span, settle: Span) -> (u64, u64) {
 /// The rows of several flows as one: sums, and how the flows shared. `shares` are the flows in the
 /// order of `rows`, and `window` is what was measured. What concerns all of it begins `settle`
 /// later. Delays, utilization and loss of all packets are not in the rows of the flows. They stay
-/// unknown until whoever saw the packets fills them in.
+/// unknown until the observer of the packets fills them in.
 pub fn together(rows: &[Row], shares: &[Share<'_>], window: Span, settle: Span) -> Row {
     let Some(first) = rows.first() else {
         return Row::default();

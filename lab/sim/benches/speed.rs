@@ -89,7 +89,7 @@ fn scenario(name: &str, flows: u64) -> Result<Scenario> {
     Ok(scenario.with(&format!("{flows}*{flow}/stagger={stagger}"))?)
 }
 
-/// What one process measured.
+/// Measurement of one process.
 #[derive(Default)]
 struct Case {
     segments: f64,

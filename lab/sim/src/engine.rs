@@ -54,7 +54,7 @@ pub struct Simulation<P: Probe = ()> {
     /// Without a full-size packet the window begins with the first flow.
     first_start: Time,
     max_events: u64,
-    /// So many at one moment are too many.
+    /// Maximum number of events at one instant (detects endless loops).
     max_at_once: u64,
     /// The time of the last event, and the number of events when it began.
     instant: (Time, u64),
@@ -409,7 +409,7 @@ impl<P: Probe> Simulation<P> {
         }
     }
 
-    /// What data that arrived make the receiving host do besides. Of most flows that is its timer.
+    /// Work of the receiving host after data has arrived. Most flows only have a timer.
     #[inline(always)]
     fn after_data(&mut self, now: Time, number: usize) {
         let flow = &self.traffic.flows[number];

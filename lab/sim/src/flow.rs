@@ -45,7 +45,7 @@ pub(crate) struct Flow {
     pub(crate) routes: [u32; 2],
     /// It carries the packets of others.
     pub(crate) tunnel: Option<Box<Tunnel>>,
-    /// What a packet takes from host to host without queueing, if that is always the same.
+    /// One-way delay of a packet from host to host without queueing, if it is constant.
     pub(crate) propagation: Option<Span>,
     /// The link direction that offers the least.
     pub(crate) bottleneck: usize,

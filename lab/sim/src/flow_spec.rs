@@ -26,9 +26,9 @@ pub struct FlowSpec {
     /// The controller, which has not started; the run uses a copy. A constant-rate flow does not
     /// use it.
     pub controller: Instance,
-    /// What carries it.
+    /// Transport below the algorithm.
     pub under: Under,
-    /// What the application has to send.
+    /// Data of the application.
     pub source: Source,
     /// Round trip without queueing; `None`: that of its links. The part beyond theirs is between
     /// the hosts and the links.
@@ -62,7 +62,7 @@ pub struct FlowSpec {
     pub ecn: bool,
 }
 
-/// What carries an algorithm's packets.
+/// Transport below an algorithm.
 pub enum Under {
     /// The algorithm sends packets itself, by these rules.
     Native(Rules),
@@ -141,7 +141,7 @@ const UDP: &[OptionDoc] = &[
     },
 ];
 
-/// What is wrong with the description of a flow.
+/// Error in the description of a flow.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FlowError {
@@ -150,9 +150,9 @@ pub enum FlowError {
     Part {
         /// The flow as typed.
         flow: String,
-        /// What was found.
+        /// The wrong part.
         found: String,
-        /// What would be right.
+        /// A part that would be valid.
         want: String,
     },
     /// The text before the `*` is not a number.
@@ -164,7 +164,7 @@ pub enum FlowError {
     Count {
         /// The flow as typed.
         flow: String,
-        /// What was found.
+        /// The wrong part.
         found: String,
     },
     /// A spelling of an earlier version.
@@ -180,7 +180,7 @@ pub enum FlowError {
     Algorithm {
         /// The flow as typed.
         flow: String,
-        /// What is wrong with it.
+        /// The error of the algorithm's text.
         source: Box<SpecError>,
     },
 }
@@ -249,7 +249,7 @@ const PROGRAMS: &[(&str, &str, Rules)] = &[
     ("copa", "original", COPA),
 ];
 
-/// The rules of its hosts: those asked for, or those of the stack that the algorithm was made for.
+/// The rules of its hosts: `host=`, else those of the stack for which the algorithm was made.
 fn rules(spec: &Spec, needs: &Needs, asked: Option<&'static Rules>) -> Rules {
     let mut options = spec.options.iter();
     let profile = options.find(|(name, _)| name == "profile");
@@ -556,7 +556,7 @@ mod tests {
     }
 
     proptest::proptest! {
-        /// What is taken can be run, what is not is one line.
+        /// Every accepted flow can be run, and every refusal is one line.
         #[test]
         fn any_parts_in_any_order(
             count in "(|[0-9]{1,2}\\*)",

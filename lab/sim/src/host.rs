@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What the engine asks of a sending host. A kind of host is one file; how packets are sent and
-//! repaired is `alcc_flow`'s.
+//! The interface between the engine and a sending host. A kind of host is one file; sending and
+//! repairing packets is the work of `alcc_flow`.
 use crate::histogram::Durations;
 use crate::network::Outbox;
 use alcc_cc::{Controller, Log, Receiver, RttView};
@@ -48,7 +48,7 @@ impl SenderStats {
 }
 
 /// The sending host of one flow. Within one instant the engine calls the `on_` functions, then
-/// `send`, then asks `next_timer`.
+/// `send`, then calls `next_timer`.
 pub(crate) trait Host: Send {
     /// The rules of both ends.
     fn rules(&self) -> &Rules;
@@ -91,7 +91,7 @@ pub(crate) trait Host: Send {
     /// When the byte at `position` was written. Positions never decrease.
     fn written_at(&mut self, position: u64) -> Time;
 
-    /// What the socket has taken so far.
+    /// Bytes that the socket has accepted so far.
     fn written(&self) -> u64;
 
     /// Payload in flight.
@@ -120,7 +120,7 @@ pub(crate) trait Host: Send {
     /// The algorithm; `None` before the start.
     fn controller(&self) -> Option<&dyn Controller>;
 
-    /// What happened so far.
+    /// Statistics so far.
     fn stats(&mut self) -> &mut SenderStats;
 }
 

@@ -2,7 +2,7 @@
 use crate::histogram::{Durations, Paged};
 use alcc_units::{Bytes, Span, Time};
 
-/// What the network saw of one flow.
+/// Measurements of one flow in the network.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Meter {
     /// Data packets that entered the path.
@@ -33,7 +33,7 @@ pub(crate) struct Meter {
     sampled: Totals,
 }
 
-/// What the time series shows, up to a moment or in an interval.
+/// Values of the time series, up to an instant or in an interval.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Totals {
     pub(crate) bytes: Bytes,
@@ -84,7 +84,7 @@ impl Meter {
         self.dropped_late += u64::from(late);
     }
 
-    /// What happened since the last call.
+    /// Totals since the last call.
     pub(crate) fn sample(&mut self) -> Totals {
         let now = Totals {
             bytes: self.delivered_bytes,

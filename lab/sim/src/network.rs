@@ -13,14 +13,14 @@ use alcc_link::{Dir, Direction, Ecn, Packet};
 use alcc_units::{Bytes, Rng, Span, Time};
 use std::collections::VecDeque;
 
-/// What is inside a packet. The link models know only its number. Each is two lines of a cache, and
-/// of most acknowledgements one is read.
+/// Content of a packet. The link models know only its number. Each takes two cache lines, and one
+/// is read for most acknowledgements.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
 pub(crate) enum Content {
     Data(Transmit),
     Ack(Ack),
-    /// What the receiver module of an algorithm says, by number.
+    /// Report of an algorithm's receiver module, by number.
     Report(u64),
 }
 
@@ -99,7 +99,7 @@ struct DelayLine {
     in_propagation: VecDeque<(Time, u32)>,
 }
 
-/// What passed one direction of a link.
+/// Counters of one direction of a link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct LinkCounters {
     /// Packets that came to it.
@@ -123,10 +123,10 @@ pub(crate) enum Next {
 /// The packets on their way, and the routes that they take.
 #[derive(Debug, Default)]
 pub(crate) struct Packets {
-    /// Of all routes, one after the other.
+    /// Legs of all routes, one after the other.
     legs: Vec<Leg>,
     packets: Vec<InFlight>,
-    /// What is in each of them.
+    /// Content of each packet.
     contents: Vec<Content>,
     free: Vec<u32>,
     /// Packets that have left a hop at this moment.
@@ -136,7 +136,7 @@ pub(crate) struct Packets {
 /// Takes the packets that a host sends, before they leave it.
 pub(crate) struct Outbox<'a> {
     pub(crate) packets: &'a mut Packets,
-    /// What all of them have in common.
+    /// Fields that all of them share.
     pub(crate) common: InFlight,
     /// Length of their headers.
     pub(crate) header: Bytes,
@@ -271,7 +271,7 @@ impl Packets {
         (next, leg.is_last_link)
     }
 
-    /// What a packet is on, or enters now.
+    /// The leg that a packet is on, or enters now.
     #[inline]
     fn leg(&self, packet: &InFlight) -> &Leg {
         &self.legs[packet.leg as usize]
@@ -292,7 +292,7 @@ impl Network {
         }
     }
 
-    /// What each direction offers from `from` to `to`.
+    /// Capacity of each direction from `from` to `to`, bytes.
     pub(crate) fn offered(&self, from: Time, to: Time) -> Vec<Bytes> {
         let links = self.links.iter();
         links.map(|link| link.opportunity_bytes(from, to)).collect()

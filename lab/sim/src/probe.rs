@@ -127,7 +127,7 @@ pub struct LinkDir {
     pub dir: Dir,
 }
 
-/// What a packet carries. Positions are those of the byte stream, from 0.
+/// Content of a packet. Positions are those of the byte stream, from 0.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PacketContent {
     /// Payload.

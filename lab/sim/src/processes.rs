@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Processes of one host that share allowances. Each hears the others' reports at once.
+//! Processes of one host that share allowances. Each receives the others' reports at once.
 use alcc_flow::{Elsewhere, Tally};
 use alcc_units::Time;
 use std::collections::BTreeMap;

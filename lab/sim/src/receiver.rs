@@ -11,7 +11,8 @@ use std::collections::VecDeque;
 /// The receiving host of one flow.
 pub(crate) struct Receiver {
     flow: alcc_flow::Receiver,
-    /// What it needs of the rules: there may be thousands of receivers.
+    /// Parts of the rules that it needs; not all of them, because there may be thousands of
+    /// receivers.
     ack_semantics: AckSemantics,
     mss: Bytes,
     ack_len: Bytes,

@@ -20,14 +20,15 @@ pub struct Report {
     pub events: u64,
 }
 
-/// What passed a link.
+/// Bytes and packets that passed a link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LinkReport {
     /// Towards the receivers.
     pub down: LinkCounters,
     /// Towards the senders.
     pub up: LinkCounters,
-    /// What the bottleneck offered in the window towards the receivers; [`Bytes::MAX`] without one.
+    /// Capacity of the bottleneck in the window towards the receivers, bytes; [`Bytes::MAX`]
+    /// without a bottleneck.
     pub opportunities_down: Bytes,
     /// The same in the other direction.
     pub opportunities_up: Bytes,
@@ -93,7 +94,7 @@ pub struct FlowReport {
     pub seconds: Vec<u64>,
     /// It carries other flows (`tunnel=`): what it delivers belongs to them.
     pub is_carrier: bool,
-    /// The time series, if asked for.
+    /// The time series, if requested.
     pub series: Vec<Sample>,
 }
 
@@ -134,9 +135,9 @@ pub type Gauge = (&'static str, f64);
 pub struct Sample {
     /// Since the window began.
     pub at: Span,
-    /// What the bottleneck offered.
+    /// Capacity of the bottleneck.
     pub capacity: Rate,
-    /// What it delivered of this flow.
+    /// Throughput of this flow at the bottleneck.
     pub throughput: Rate,
     /// Mean queueing of what it delivered; `None` if nothing.
     pub queue_delay: Option<Span>,

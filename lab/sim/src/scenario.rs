@@ -67,7 +67,7 @@ pub enum SimError {
     Rtt {
         /// Its number, from 1.
         flow: usize,
-        /// The RTT that was asked for.
+        /// The requested RTT.
         rtt: Span,
         /// The RTT of its links.
         links: Span,
@@ -79,7 +79,7 @@ pub enum SimError {
         flow: usize,
         /// Name of the flow that should carry it.
         name: String,
-        /// What would be right.
+        /// A value that would be valid.
         why: &'static str,
     },
     /// A flow that stops before it starts.

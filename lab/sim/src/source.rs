@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What applications send, and when.
+//! Data of applications: amounts and times.
 use alcc_units::{Bytes, Rate, Span, Time};
 
-/// What an application gives its sender: as much as the sender takes, unless a field limits it.
+/// Data of an application: as much as the sender accepts, unless a field limits it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Source {
     /// Payload in total; `None`: endless.
@@ -25,8 +25,7 @@ impl Source {
         self.write_at(n, self.every)
     }
 
-    /// What is written in one go, beginning at `at` after the start: number `n` of all, counted
-    /// from 0.
+    /// Time of write number `n` (from 0), counted from the start.
     fn write_at(&self, n: u64, every: Span) -> Span {
         let Some((on, off)) = self.on_off else {
             return every * n;

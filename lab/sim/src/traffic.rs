@@ -81,8 +81,9 @@ impl<P: Probe> Traffic<P> {
         }
     }
 
-    /// What happens inside a link matters as it happens: the window begins with it, or somebody
-    /// watches. Else it will do to learn of it when a packet is through, or when somebody looks.
+    /// True if the outcomes inside a link are needed as they happen: the window has not begun, or a
+    /// probe is attached. Otherwise they are collected when a packet is through or a report is
+    /// made.
     #[inline]
     pub(crate) fn is_watched(&self) -> bool {
         self.window.is_none() || self.probe.is_enabled()

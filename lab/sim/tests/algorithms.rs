@@ -176,8 +176,8 @@ fn a_fast_link() {
     check(&path, &rows);
 }
 
-/// Whatever `alcc list` shows sends, in each of its profiles, without further files, and twice the
-/// same.
+/// Every algorithm of `alcc-lab list` sends, in each of its profiles, without further files, and
+/// gives the same result twice.
 #[test]
 fn every_algorithm_in_every_profile() {
     let path = Path {

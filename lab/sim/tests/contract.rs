@@ -8,7 +8,7 @@ use alcc_link::RateSpec;
 use alcc_sim::{Under, run};
 use alcc_units::{Rate, Span};
 
-/// What came in the wrong order or did not fit, if anything did.
+/// The first violation of the contract (wrong order or inconsistent values), if any.
 fn keeps_the_contract(flow: &str, loss: f64, seed: u64) -> Option<String> {
     let mut scenario = common::scenario(RateSpec::Fixed(Rate::mbps(12)), 8, &[flow]);
     scenario.links[0].down.loss = loss;

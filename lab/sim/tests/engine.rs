@@ -352,8 +352,8 @@ impl Probe for Count {
     }
 }
 
-/// What a full queue turns away leaves nothing behind that would be an event: these three, with one
-/// phase, offer millions of segments to a link of 5,000 a second.
+/// Packets that a full queue refuses leave no events behind: these three flows, with one phase,
+/// offer millions of segments to a link of 5,000 a second.
 #[test]
 fn a_storm_of_losses_is_bounded_too() {
     let mut storm = scenario(fixed(60), 20, &["3*fixed:window=30000/phase=0s"]);

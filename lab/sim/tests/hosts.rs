@@ -27,8 +27,8 @@ fn mean(values: impl Iterator<Item = f64>) -> f64 {
     values.sum::<f64>() / STARTS as f64
 }
 
-/// What one end acknowledges at once and the other 5 ms late is the same in the path. Utilizations
-/// may differ by two points: TCP's repair of 1 % of losses costs one.
+/// An acknowledgement at once at one end and 5 ms late at the other is the same in the path.
+/// Utilizations may differ by two points, because TCP's repair of 1 % of losses costs one.
 fn queue_alike(algorithm: &str, loss: f64) {
     let of = |host: &str| {
         let flow = format!("{algorithm}/host={host}");

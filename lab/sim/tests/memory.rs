@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a flow costs: thousands of them are simulated at once. Counted is what is allocated, not what
-//! the system gives.
+//! Memory of a flow, because thousands are simulated at once. Counts allocated bytes, not what the
+//! system provides.
 use alcc_link::{QueueSpec, RateSpec};
 use alcc_sim::{Scenario, Simulation};
 use alcc_units::{Rate, Span, Time};

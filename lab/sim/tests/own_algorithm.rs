@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What docs/adding-an-algorithm.md shows is the example, and the example works.
+//! The example in docs/adding-an-algorithm.md is the tested example, and it works.
 #[path = "../examples/own_algorithm/main.rs"]
 mod example;
 

@@ -30,7 +30,8 @@ fn a_late_reading_holds_nothing_back() {
     }
 }
 
-/// What an algorithm can bear is no reason to let go. Plain TCP has 0.7 s of queue here.
+/// A delay of readings that the algorithm tolerates must not release control. Plain TCP has 0.7 s
+/// of queue here.
 #[test]
 fn a_reading_that_is_a_little_late_is_still_the_algorithms() {
     for (cc, ms) in [("budget", 20), ("budget", 50), ("copa", 20), ("verus", 50)] {

@@ -189,7 +189,7 @@ struct Printed {
     simulated: Simulated,
 }
 
-/// Shows the progress of long runs, and writes packet events if the options ask for it.
+/// Shows the progress of long runs, and writes packet events if requested.
 struct Shown {
     bar: Bar,
     pcap: Option<Capture<BufWriter<File>>>,
@@ -372,7 +372,7 @@ fn late_traces(scenario: &Scenario, report: &Report) -> Vec<Span> {
     late.map(|first| first.since(Time::ZERO)).collect()
 }
 
-/// The scenario with real programs, and its simulated twin.
+/// The scenario with real programs, and its simulated counterpart.
 fn both_sides(args: &Args, resolved: Resolved) -> Result<ExitCode, Failure> {
     if let Some(exit) = Processes::guard()? {
         return Ok(exit);
@@ -441,7 +441,7 @@ fn names_a_file(series: &Path) -> Result<(), Failure> {
     )))
 }
 
-/// Labels that tell flows apart: the number as in the series, RTT and start where they differ.
+/// Labels that distinguish flows: the number as in the series, RTT and start if they differ.
 fn label_columns(scenario: &Scenario, report: &Report) -> Vec<Vec<String>> {
     let flows = &scenario.flows;
     if flows.len() < 2 {

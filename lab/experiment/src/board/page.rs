@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The page of the board: `lab/notes/board.md`.
+//! The page of the score table: `lab/notes/board.md`.
 use super::{Board, CONTENDERS, Cell, Kind, PARTS, above_tcp, median};
 use alcc_results::Spread;
 use serde::Deserialize;
@@ -13,7 +13,7 @@ const EXPLAINED: &str = include_str!("../../board/explained.toml");
 struct Cause {
     /// The schemes.
     schemes: Vec<String>,
-    /// The part of the board.
+    /// The part of the score table.
     kind: Kind,
     /// The situations; none: all of the part.
     #[serde(default)]
@@ -90,12 +90,12 @@ impl Board {
         let default = self.default_algorithm().unwrap_or("none");
         let mut text = format!(
             "# The board\n\n\
-             Every algorithm alone on every channel, on harder paths, among its like and beside others. Generated from\n\
+             Every algorithm alone on every channel, on harder paths, with flows of its own kind and with others. Generated from\n\
              `board.json` beside it, which has all figures and their spread. Do not edit: a test compares the two. The\n\
              command is\n\n\
              ```\nalcc-lab reproduce --board lab/notes --traces DIR --live LIVE/results.json\n```\n\n\
              Simulated by {} on {}, {} starts of each cell: another seed, other phases of the flows,\n\
-             and on a recorded trace another begin. `/over=cubic` is above a simulated TCP with Cubic, as `alcc run` does\n\
+             and on a recorded trace another start. `/over=cubic` is above a simulated TCP with Cubic, as `alcc run` does\n\
              it. Everything else sends by itself. What is run stands in `lab/experiment/board`.\n\n\
              For Budget, Verus and Copa, [more crowds, round trips and buffers](../../docs/reproducing.md#the-experiments) than here are run\n\
              by `alcc-lab reproduce share-crowds-budget share-crowds-others share-rtts share-neighbours --traces DIR`.\n\n\

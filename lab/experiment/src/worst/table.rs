@@ -329,7 +329,7 @@ fn product(a: &[f64], b: &[f64], c: &[f64]) -> Vec<(f64, f64, f64)> {
 /// A figure and its bound.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Check {
-    /// What is measured, with its unit.
+    /// The metric, with its unit.
     pub what: &'static str,
     /// The figure.
     pub value: f64,

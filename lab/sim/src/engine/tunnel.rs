@@ -18,7 +18,7 @@ use crate::probe::Probe;
 use alcc_units::{Bytes, Span, Time};
 use std::collections::VecDeque;
 
-/// What the tunnel adds to a packet.
+/// Bytes that the tunnel adds to a packet.
 const RECORD: Bytes = Bytes::new(26);
 /// Packets that the device holds by default.
 const DEVICE: usize = 500;

@@ -17,7 +17,7 @@ pub struct FlowText {
     pub count: u64,
     /// The algorithm with its options.
     pub algorithm: Spec,
-    /// What follows it.
+    /// The parts and times.
     pub parts: Parts,
 }
 
@@ -122,7 +122,7 @@ impl FlowText {
         Ok(flow)
     }
 
-    /// What carries it is said once, and the parts belong to that.
+    /// Checks that the transport is given only once, and that the parts match it.
     fn check_ways(&self) -> Result<(), FlowError> {
         let parts = &self.parts;
         if let Some(by) = parts.transport {
@@ -172,7 +172,7 @@ impl FlowText {
         self.count * if self.parts.both { 2 } else { 1 }
     }
 
-    /// What rows call it: `alcc-verus:r=4` for `verus:r=4/over=cubic`.
+    /// Name in rows: `alcc-verus:r=4` for `verus:r=4/over=cubic`.
     pub fn label(&self) -> String {
         let Parts {
             over,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What follows an algorithm in a FLOW: its parts and its times.
+//! The parts and times of a FLOW, after its algorithm.
 use super::Source;
 use alcc_cc::{Spec, SpecError};
 use alcc_flow::rules::Rules;
@@ -11,9 +11,9 @@ use alcc_units::{Bytes, Rate, Span, Time, nearest};
 pub struct Parts {
     /// The congestion control of the TCP below.
     pub over: Option<Spec>,
-    /// What carries it between two programs of this project.
+    /// Transport between two programs of this project.
     pub transport: Option<&'static Transport>,
-    /// What the transport goes through.
+    /// Carrier of the transport, such as TLS.
     pub carrier: Option<String>,
     /// The window is kept in the kernel.
     pub in_kernel: bool,
@@ -25,7 +25,7 @@ pub struct Parts {
     pub receive_window: Option<Bytes>,
     /// Of its TCP.
     pub notsent_lowat: Option<Bytes>,
-    /// What the application has to send.
+    /// Data of the application.
     pub source: Source,
     /// Round trip without queueing.
     pub rtt: Option<Span>,
@@ -55,20 +55,20 @@ pub struct Parts {
     pub tunnel: Option<String>,
     /// Packets that wait before it, if it carries others.
     pub txqueuelen: Option<usize>,
-    /// The keys so far: of two with one key nobody knows which counts.
+    /// The keys so far, because a repeated key would be ambiguous.
     given: Vec<String>,
 }
 
-/// What carries a flow between two programs of this project.
+/// Transport of a flow between two programs of this project.
 #[derive(PartialEq, Eq, Debug)]
 pub struct Transport {
-    /// As typed, and as `alcc-lab send --transport` has it.
+    /// Name, as in `alcc-lab send --transport`.
     pub name: &'static str,
-    /// How the name of a row ends that goes by it.
+    /// Suffix of the names of rows with this transport.
     pub suffix: &'static str,
     /// It runs above the kernel's TCP, so `over=` belongs to it.
     pub is_above_tcp: bool,
-    /// The rules that the simulator has for it, or why it has none.
+    /// The rules that the simulator has for it, or the reason why it has none.
     pub simulated: Result<&'static str, &'static str>,
 }
 
@@ -102,7 +102,7 @@ pub static TRANSPORTS: [Transport; 4] = [
 
 const KEYS: &str = "over transport carrier enforce host sndbuf rwnd lowat rtt dir links size app every on off stagger phase ecn share tunnel txqueuelen name";
 
-/// What is right after a `/`.
+/// Error text that lists the keys after a `/`.
 fn parts() -> String {
     format!("write {}= after '/'", KEYS.replace(' ', "=, "))
 }

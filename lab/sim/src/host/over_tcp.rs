@@ -8,7 +8,7 @@ use alcc_cc::{Controller, Instance, Log, RttView};
 use alcc_flow::{Ack, Arrival, FoundLost, OverTcp, Rules, Sender};
 use alcc_units::{Bytes, Rng, Span, Time};
 
-/// What the program offers per write (nginx's `sendfile_max_chunk`).
+/// Bytes that the program offers per write (nginx's `sendfile_max_chunk`).
 const CHUNK: Bytes = Bytes::new(2 << 20);
 
 /// How late things happen on the sending machine.
@@ -60,7 +60,7 @@ pub(crate) struct OverTcpHost {
     available: u64,
     /// The socket is full: the program waits until it is writable.
     full: bool,
-    /// What `OverTcp` asked for, and when it will happen.
+    /// The next reading that `OverTcp` requested, and the time at which it will happen.
     reading: Option<(Time, Time)>,
 }
 

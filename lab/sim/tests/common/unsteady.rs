@@ -14,7 +14,7 @@ const SLOTS: usize = 10;
 /// The start is over then.
 const STARTED: Span = Span::from_secs(3);
 
-/// What the path is at first, and how it changes.
+/// A path, and its changes.
 pub(crate) struct Unsteady {
     pub(crate) name: &'static str,
     /// Round trip, ms: at first, and when the path stands still.
@@ -25,7 +25,7 @@ pub(crate) struct Unsteady {
     still: Span,
 }
 
-/// What a flow made of it.
+/// Results of a flow on the path.
 pub(crate) struct Seen {
     /// The longest time with less than half of the link after the path stood still.
     pub(crate) starved: Span,

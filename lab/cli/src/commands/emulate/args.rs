@@ -15,7 +15,7 @@ use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// The queue before a bottleneck, if nothing else is asked for.
+/// The default queue before a bottleneck.
 const QUEUE: &str = "droptail:bytes=2000000";
 
 /// Run a program behind an emulated link
@@ -122,7 +122,7 @@ pub(crate) struct Args {
 type Radios = [&'static [&'static str]; 2];
 
 impl Args {
-    /// The link that is asked for; reads trace files.
+    /// The link that the options describe; reads trace files.
     pub(super) fn path_spec(&self) -> Result<PathSpec, Failure> {
         let asked = self.with_profile()?;
         let queue = asked.queue.clone().map_or_else(|| QUEUE.parse(), Ok);
@@ -235,7 +235,7 @@ impl Args {
         load_link_trace(name, self.seed).map(|it| (RateSpec::Trace(it.trace), it.radio))
     }
 
-    /// The files of the packet logs that the options ask for, and whether they are Mahimahi's.
+    /// The files of the packet logs, and whether they are in Mahimahi's format.
     pub(super) fn log_files(&self) -> impl Iterator<Item = (Dir, PathBuf, bool)> {
         let asked = [(&self.log, false), (&self.mahimahi_log, true)];
         asked.into_iter().flat_map(|(file, theirs)| {

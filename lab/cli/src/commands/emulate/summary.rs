@@ -11,7 +11,7 @@ fn ms(span: Option<Span>) -> String {
     span.map_or_else(|| "-".to_owned(), |s| format!("{:.1}", s.as_millis_f64()))
 }
 
-/// A 99th percentile beyond this is no link's delay but the machine's.
+/// Limit of the 99th percentile above which a delay comes from the machine, not from the link.
 const TOO_LATE: Span = Span::from_millis(10);
 
 /// One line for each direction, and one more if the emulator itself was late.

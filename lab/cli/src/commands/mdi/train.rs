@@ -173,7 +173,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Failure> {
 /// Before the hash in a header.
 const HASH: &str = "SHA-256 of what follows the comments: ";
 
-/// Whether the hash in its header is that of the file; without one nobody knows.
+/// Checks the file against the hash in its header; a file without one is accepted.
 fn is_whole(text: &str) -> Result<(), String> {
     let mut comments = text.lines().take_while(|line| line.starts_with('#'));
     let length: usize = comments.clone().map(|line| line.len() + 1).sum();

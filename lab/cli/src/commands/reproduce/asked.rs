@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The experiments that the options ask for.
+//! The experiments that the options select.
 use super::Args;
 use crate::commands::read_text;
 use crate::failure::{Failure, reason};
@@ -24,7 +24,7 @@ pub(super) struct Asked {
     pub(super) runs: Result<Vec<Run>, RunError>,
     /// If no run was stored before.
     pub(super) took: Option<Took>,
-    /// Nobody asked for it, but it explains one that was asked for.
+    /// True if it was not selected, but explains an experiment that was.
     pub(super) is_cause: bool,
 }
 
