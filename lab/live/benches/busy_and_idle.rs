@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What the runtime costs a server that is not busy: one download at 12 Mbit/s, and one open
-//! connection that says nothing. `ALCC_BENCH_ROUNDS`, `ALCC_BENCH_BUSY_SECONDS`,
-//! `ALCC_BENCH_IDLE_SECONDS`: how often, how long.
+//! CPU cost of the runtime on a server that is not busy: one download at 12 Mbit/s, and one open
+//! connection without traffic. `ALCC_BENCH_ROUNDS`: number of rounds; `ALCC_BENCH_BUSY_SECONDS`,
+//! `ALCC_BENCH_IDLE_SECONDS`: their length, s.
 mod support;
 #[path = "support/threads.rs"]
 mod threads;

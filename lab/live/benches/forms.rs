@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a download costs the sender's processor, by every way to control it: figure 14 of the ALCC
-//! paper. `cargo bench -p alcc-live --bench forms`, after `alcc bpf load`: plain Cubic, the native
-//! form, in-band, the gate, the window in the kernel and the algorithm in the kernel, all at the
-//! same time, each on an emulated link of its own.
+//! CPU cost of a download for the sender, for every form of control: figure 14 of the ALCC paper.
+//! `cargo bench -p alcc-live --bench forms`, after `alcc bpf load`: plain Cubic, the native form,
+//! in-band, the gate, the window in the kernel and the algorithm in the kernel, all at the same
+//! time, each on its own emulated link.
 //!
-//! `ALCC_BENCH_ROUNDS`, `ALCC_BENCH_SECONDS`: how often, how long; `ALCC_BENCH_LINK`: a rate, a
-//! trace file or `synth:NAME`; `ALCC_BENCH_ALGORITHMS`.
+//! `ALCC_BENCH_ROUNDS`: number of rounds; `ALCC_BENCH_SECONDS`: length of each, s;
+//! `ALCC_BENCH_LINK`: a rate, a trace file or `synth:NAME`; `ALCC_BENCH_ALGORITHMS`: the
+//! algorithms.
 #[path = "support/median.rs"]
 mod median;
 mod support;

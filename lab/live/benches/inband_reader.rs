@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a thread that waits for data costs a thread that writes to the same in-band stream. `cargo
-//! bench -p alcc-live --bench inband_reader`: a veth pair without delay, sender and receiver pinned
-//! to a core each; the writer alone and beside a reader, in turns, at full speed and at 1 Gbit/s.
-//! The peer answers nothing: all that comes is acknowledgements.
+//! CPU cost of a thread that waits for data for a thread that writes to the same in-band stream.
+//! `cargo bench -p alcc-live --bench inband_reader`: a veth pair without delay, sender and receiver
+//! each pinned to a core; the writer alone and beside a reader, in turns, at full speed and at 1
+//! Gbit/s. The peer sends only acknowledgements.
 //!
-//! `ALCC_BENCH_PAIRS`, `ALCC_BENCH_SECONDS`: how often, how long; `ALCC_BENCH_CC`: the algorithm.
+//! `ALCC_BENCH_PAIRS`: number of pairs; `ALCC_BENCH_SECONDS`: length of each, s; `ALCC_BENCH_CC`:
+//! the algorithm.
 #[allow(dead_code, reason = "only pinned to here")]
 #[path = "support/core.rs"]
 mod core;

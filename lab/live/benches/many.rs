@@ -32,7 +32,7 @@ const MBPS: u64 = 100;
 /// More than one connection gets over the whole link in the time of a benchmark.
 const FILE_SIZE: usize = 64 << 20;
 const SMALL: usize = 1024;
-/// Connections are opened by so many threads at a time.
+/// Number of threads that open connections.
 const OPENERS: usize = 100;
 const ASKED_PERCENT: f64 = 10.0;
 const ASKED_BYTES: f64 = 4096.0;
@@ -127,7 +127,7 @@ fn open(inside: &Namespace, server: SocketAddr, count: usize) -> Result<Vec<TcpS
     opened.map_err(|e| format!("open {count} connections: {e}").into())
 }
 
-/// Reads from whoever has something, for so long. Bytes by sender.
+/// Reads from all connections that have data, for `time`. Returns the bytes of each sender.
 fn read(epoll: &Epoll, senders: &[TcpStream], bytes: &mut [u64], time: Duration) -> Result<()> {
     let began = Instant::now();
     let mut buffer = vec![0; 256 * 1024];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What own sockets (the C library, the proxy) cost, and how well they pace. `cargo bench -p
+//! CPU cost and pacing accuracy of own sockets (the C library, the proxy). `cargo bench -p
 //! alcc-live --bench own_sockets -- PART...`, parts:
 //!
 //! * `cpu`: 1 Gbit/s over a veth pair, `queue+pacing` against blocking writes of 64 KiB that the

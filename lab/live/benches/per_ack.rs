@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What the pure parts cost: every algorithm alone, every algorithm above TCP's counters and above
-//! a kernel that keeps the limit on a fast path, and the link models. One packet per millisecond,
-//! acknowledged after 40 to 60 ms, which is 12 Mbit/s with a queue that breathes.
-//! `ALCC_BENCH_PACKETS`: how many.
+//! CPU cost of the pure parts: every algorithm alone, every algorithm above TCP's counters and
+//! above a kernel that keeps the limit on a fast path, and the link models. One packet per
+//! millisecond, acknowledged after 40 to 60 ms, which is 12 Mbit/s with a queue that varies.
+//! `ALCC_BENCH_PACKETS`: number of packets.
 #[path = "support/median.rs"]
 mod median;
 #[path = "support/table.rs"]
@@ -117,8 +117,8 @@ fn over_tcp(cc: Instance, packets: u64) {
     }
 }
 
-/// A kernel that keeps the limit and tells of each acknowledgement, at 70 Gbit/s: a reading of the
-/// last 32 acknowledgements each 5 ms.
+/// A kernel that keeps the limit and reports each acknowledgement, at 70 Gbit/s: a reading of the
+/// last 32 acknowledgements every 5 ms.
 fn over_kernel(cc: Instance, packets: u64) {
     let in_flight = 600;
     let mut tcp = TcpProgress {

@@ -31,18 +31,18 @@ const ASKED_MS: f64 = 0.5;
 const DELAY: Span = Span::from_millis(20);
 const SMALL: u32 = 10;
 const LARGE: u32 = 20;
-/// Without a packet for so long all of a window is in flight.
+/// Time without a packet after which the whole window is in flight.
 const QUIET: Duration = Duration::from_millis(8);
 /// The order fell into a burst after all, or no packet came.
 const PATIENCE: Duration = Duration::from_millis(500);
 /// Longer than a bare acknowledgement: IP's and TCP's headers with all options.
 const HEADERS: usize = 120;
 
-/// Who lets more packets out.
+/// Mechanism that raises the window.
 enum Way {
-    /// The kernel, which is told and kicked.
+    /// The kernel, which gets the new window and a wake-up.
     Kicked(Steered),
-    /// The kernel, which is told alone.
+    /// The kernel, which only gets the new window.
     Told(Steered),
     /// A program that waits to be woken.
     Gate(Sender<()>),

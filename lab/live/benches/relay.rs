@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What relaying costs: `alcc proxy` beside plain relays, one download at a time as fast as it
-//! goes. The relay is pinned to one core, nginx and the client to another. `ALCC_BENCH_ROUNDS`,
-//! `ALCC_BENCH_SECONDS`: how often, how long.
+//! CPU cost of relaying: `alcc proxy` beside plain relays, one download at a time at full speed.
+//! The relay is pinned to one core, nginx and the client to another. `ALCC_BENCH_ROUNDS`: number of
+//! rounds; `ALCC_BENCH_SECONDS`: length of each, s.
 #[path = "support/core.rs"]
 #[allow(dead_code, reason = "others look at the core itself")]
 mod core;

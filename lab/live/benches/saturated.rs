@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What the runtime costs where the server's core is the limit: nginx pinned to one core, a veth
-//! pair without rate or delay, and plain nginx against `alcc run` with a window that never binds.
-//! `ALCC_BENCH_SCHEMES` names others, the first being the peer: `cubic,alcc_copa` after `alcc bpf
-//! load`. `ALCC_BENCH_PAIRS`, `ALCC_BENCH_SECONDS`: how often, how long.
+//! CPU cost of the runtime if the server's core is the limit: nginx pinned to one core, a veth pair
+//! without rate or delay, and plain nginx against `alcc run` with a window that never limits.
+//! `ALCC_BENCH_SCHEMES` names others, the first being the baseline: `cubic,alcc_copa` after `alcc
+//! bpf load`. `ALCC_BENCH_PAIRS`: number of pairs; `ALCC_BENCH_SECONDS`: length of each, s.
 #[path = "support/core.rs"]
 mod core;
 #[path = "support/median.rs"]

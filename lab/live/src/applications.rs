@@ -28,15 +28,15 @@ use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-/// What an application yields, by name.
+/// Results of an application, by name.
 pub type Figures = BTreeMap<String, f64>;
 
-/// What an application has shown.
+/// Results of an application, with notes.
 #[derive(Clone, Debug, Default)]
 pub struct Shown {
     /// Its figures.
     pub figures: Figures,
-    /// What is to be said beside them: as the notes of a comparison, each a line.
+    /// Notes on the results, one line each, as in a comparison.
     pub notes: Vec<String>,
 }
 
@@ -57,7 +57,7 @@ pub struct Application {
 enum How {
     /// At both ends of one link.
     Staged {
-        /// What takes long and needs no link; before the link's time begins.
+        /// Preparation that takes long and needs no link; called before the link's time begins.
         prepare: fn(&Stage<'_>) -> Result<(), LabError>,
         run: fn(&Stage<'_>) -> Result<Figures, LabError>,
     },

@@ -13,7 +13,7 @@ pub struct Axis {
     names: Vec<String>,
 }
 
-/// What a tick may be a power of ten times of.
+/// Factors of a power of ten that a tick may have.
 const ROUND: [f64; 3] = [1.0, 2.0, 5.0];
 /// With more ticks than that, a logarithmic axis has only the powers of ten.
 const MOST_TICKS: usize = 13;

@@ -25,7 +25,7 @@ use backends::{RealPrograms, Simulator};
 pub use files::{NATIVE, is_written, write, write_about, write_file};
 pub use table::{Interval, aligned, csv, table};
 
-/// What to compare with what on what.
+/// A comparison: links, schemes and repetitions.
 pub struct Plan {
     /// The links, at least one.
     pub links: Vec<Link>,
@@ -57,7 +57,7 @@ pub enum Backend {
         tools: Tools,
         /// Folder for the runtime's logs: LINK/RUN/SCHEME/PROCESS.csv in it.
         log: Option<PathBuf>,
-        /// Also the simulated twin of every run, with these algorithms.
+        /// Also the simulated counterpart of every run, with these algorithms.
         twin: Option<Registry>,
     },
     /// The simulator; every scheme alone.
@@ -82,7 +82,7 @@ pub struct Progress<'a> {
     pub of: usize,
     /// Part of the whole, 0 to 1.
     pub part: f64,
-    /// What is or was being done.
+    /// Name of the present or last run.
     pub what: &'a str,
 }
 
@@ -95,7 +95,7 @@ struct Run<'a> {
     seed: u64,
 }
 
-/// Carries it out. A run that fails is a row with its error, and the others go on.
+/// Carries out the plan. A run that fails is a row with its error, and the other runs continue.
 ///
 /// # Errors
 /// [`LabError::Stopped`], and what the machine cannot do. What was finished before is kept if the
@@ -146,7 +146,7 @@ pub fn compare(
     Ok(gather(plan, &runs, finished.measured))
 }
 
-/// What has been measured, and the cache in which it is kept, if the plan has one.
+/// Finished runs, and the cache in which they are stored, if the plan has one.
 struct Finished<'a> {
     cache: Option<&'a ResultCache>,
     /// Of each run, in the cache; none without one.
@@ -158,7 +158,7 @@ struct Finished<'a> {
 }
 
 impl<'a> Finished<'a> {
-    /// What an earlier attempt has left.
+    /// Finds the finished runs of an earlier attempt.
     fn find(plan: &Plan, runs: &[Run<'_>], cache: Option<&'a ResultCache>) -> Self {
         let keys: Vec<String> = match cache {
             Some(_) => runs.iter().map(|run| key(plan, run)).collect(),
@@ -396,7 +396,7 @@ fn about(plan: &Plan) -> About {
     }
 }
 
-/// What results of real programs that start now depend on besides the command: date, kernel and
+/// Everything besides the command that results of real programs depend on: date, kernel and
 /// processors.
 pub fn emulated_now() -> About {
     About {

@@ -35,9 +35,9 @@ impl std::str::FromStr for CapturePoint {
 const MAGIC: u32 = 0xa1b2_3c4d;
 /// Raw IP.
 const LINK_TYPE: u32 = 101;
-/// Packets are at most so long.
+/// Maximum length of a packet, bytes.
 const SNAP_LEN: u32 = 65_535;
-/// What receivers offer is far below 2^16 of these.
+/// Window scale of the receivers: their windows are far below 2^16 of these units.
 const WINDOW_SCALE: u8 = 10;
 const TTL: u8 = 64;
 /// Of the senders; the receivers have ephemeral ones.

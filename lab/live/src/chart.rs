@@ -16,22 +16,22 @@ pub(crate) const FONT: u32 = 12;
 const NUMBERED: &str = "\"#01";
 /// Number of what has no scheme: the capacity's area.
 pub(crate) const AREA: usize = 255;
-/// Number of a line at a value that is no measurement.
+/// Line number at a value that is not a measurement.
 pub(crate) const RULE: usize = 254;
 /// From this number on lines are those of the class below it, without dashes.
 const WHOLE: usize = 256;
 
 /// How a page draws charts: its classes say colour `--c` and dashes `--d` of each scheme.
 pub const STYLE: &str = include_str!("chart.css");
-/// Text that is no name of a scheme.
+/// Colour of text that is not the name of a scheme.
 pub(crate) const SOFT: RGBColor = RGBColor(0x5d, 0x6b, 0x78);
 
-/// Text so many units of the page high: the library divides by 1.24 what it is asked for.
+/// Font size for text of `size` page units: the drawing library divides by 1.24.
 pub(crate) fn font(size: u32) -> f64 {
     f64::from(size * FINE) * 1.24
 }
 
-/// What is drawn with it gets its look by its number, see [`dressed`].
+/// A placeholder colour that holds a number, which gives the style, see [`dressed`].
 pub(crate) fn numbered(number: usize) -> RGBColor {
     let [.., high, low] = number.to_be_bytes();
     RGBColor(1, high, low)
@@ -74,7 +74,7 @@ pub struct Curve {
 /// Two axes and curves.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Chart {
-    /// What it shows, for those who cannot see it.
+    /// Text for users who cannot see the chart.
     pub label: String,
     /// Title of the horizontal axis.
     pub x_title: String,
@@ -133,7 +133,7 @@ impl ValueFormatter<f64> for Coordinate {
 }
 
 impl Chart {
-    /// The drawing, so many units of the page wide and high. It scales with the page.
+    /// The drawing as SVG, with width and height in page units. It scales with the page.
     ///
     /// # Errors
     /// The error of the drawing library.
@@ -165,8 +165,8 @@ impl Chart {
         Ok(root)
     }
 
-    /// Draws it into an area, so many units of the page below its upper edge, with lines so many
-    /// units of the drawing wide. Returns where the curves are.
+    /// Draws into an area. The offset below its upper edge is in page units, the width of lines in
+    /// drawing units. Returns the area of the curves.
     pub(crate) fn draw<DB: DrawingBackend>(
         &self,
         area: &DrawingArea<DB, Shift>,
@@ -250,7 +250,7 @@ fn sign<DB: DrawingBackend>(
 pub(crate) type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 pub(crate) type Failure = Box<dyn std::error::Error>;
 
-/// What is drawn on so many units of the page, without the root element, and what `draw` returns.
+/// An SVG drawing of this size in page units, without the root element, and the result of `draw`.
 pub(crate) fn drawing<T>(
     (width, height): (u32, u32),
     draw: impl FnOnce(&Area<'_>) -> Result<T, Failure>,
@@ -268,7 +268,7 @@ pub(crate) fn drawing<T>(
 /// From and to, in units of the drawing.
 type Pixels = Range<i32>;
 
-/// Two axes with their titles in an area, so many units of the page below its upper edge.
+/// Two axes with their titles in an area, below its upper edge by an offset in page units.
 pub(crate) fn axes<'a, DB: DrawingBackend>(
     area: &DrawingArea<DB, Shift>,
     [x, y]: [&Axis; 2],
@@ -299,7 +299,7 @@ pub(crate) fn axes<'a, DB: DrawingBackend>(
     Ok(chart)
 }
 
-/// What [`axes`] makes.
+/// The result of [`axes`].
 pub(crate) type Axes<'a, DB> = ChartContext<'a, DB, Cartesian2d<Coordinate, Coordinate>>;
 
 impl Curve {
@@ -346,7 +346,7 @@ impl Curve {
     }
 }
 
-/// What the page's style says of all charts, so that a drawing need not: half of its bytes.
+/// Attributes that the page's style sets for all charts; removing them halves a drawing.
 const SAID_ELSEWHERE: [&str; 6] = [
     " opacity=\"1\"",
     " font-family=\"sans-serif\"",

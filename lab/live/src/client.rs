@@ -17,7 +17,7 @@ pub(crate) struct Client {
     reader: Option<JoinHandle<Reads>>,
 }
 
-/// What the downloading application got, header of the response included.
+/// Bytes that the downloading application received, including the header of the response.
 #[derive(Debug, Default)]
 pub(crate) struct Reads {
     /// When, and how many bytes by then.

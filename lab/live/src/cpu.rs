@@ -4,7 +4,7 @@ use alcc_units::Span;
 use std::fs;
 use std::path::PathBuf;
 
-/// What a process has done so far.
+/// CPU time and context switches of a process so far.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Work {
     /// CPU time, user + system.
@@ -14,7 +14,7 @@ pub struct Work {
 }
 
 impl Work {
-    /// What was done since `before`.
+    /// The difference to `before`.
     #[must_use]
     pub fn since(self, before: Self) -> Self {
         Self {

@@ -11,7 +11,7 @@ pub enum LabError {
     Scheme {
         /// As typed.
         scheme: String,
-        /// What is wrong and what would be right.
+        /// The error, and a value that would be valid.
         why: String,
     },
     /// Not a flow.
@@ -33,9 +33,9 @@ pub enum LabError {
     /// A call of the operating system failed.
     #[error("{attempt}: {}", reason(source))]
     Os {
-        /// What was attempted, on what.
+        /// The attempted operation and its object.
         attempt: String,
-        /// What the system answered.
+        /// The error of the system.
         source: std::io::Error,
     },
     /// A trace file cannot be read.
@@ -51,15 +51,15 @@ pub enum LabError {
     Traces {
         /// As typed.
         list: String,
-        /// What is wrong and what would be right.
+        /// The error, and a value that would be valid.
         why: String,
     },
     /// Part of a scenario that only the simulator has.
     #[error("emulate {what}: {instead}")]
     Twin {
-        /// What was asked for.
+        /// The requested feature.
         what: String,
-        /// What works instead.
+        /// An alternative that works.
         instead: String,
     },
     /// A program of the experiment did not do its part.
@@ -67,7 +67,7 @@ pub enum LabError {
     Run {
         /// The scheme whose run it was.
         scheme: String,
-        /// What was found, with the program's last words.
+        /// The failure, with the program's last words.
         why: String,
     },
     /// The user stopped it.

@@ -20,7 +20,7 @@ pub struct Waits {
 }
 
 impl Waits {
-    /// Of so many flows.
+    /// Waits of `flows` flows.
     pub fn new(flows: usize) -> Self {
         Self {
             of_flows: (0..flows).map(|_| Distribution::new()).collect(),

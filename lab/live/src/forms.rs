@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a download costs the sender's processor by every way to control it: figure 14 of the ALCC
-//! paper. All ways run at the same time, each on an emulated link of its own.
+//! CPU cost of a download for the sender, for every form of control: figure 14 of the ALCC paper.
+//! All forms run at the same time, each on its own emulated link.
 use crate::live::{self, Experiment};
 use crate::{LabError, Link, Scheme, Tools};
 use alcc_units::Span;
@@ -15,7 +15,7 @@ pub struct Form {
     pub title: &'static str,
     /// As typed, with `{}` for the algorithm's name.
     scheme: &'static str,
-    /// What the paper has, beside the native form.
+    /// The paper's value, relative to the native form.
     pub published: &'static str,
 }
 
@@ -69,14 +69,14 @@ impl Form {
     }
 }
 
-/// What one of them cost: the sender's processes and threads, user and system.
+/// CPU time of one form: the sender's processes and threads, user and system.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Cost {
     /// Per cent of a core.
     pub percent: f64,
     /// How often its threads went to sleep, per second.
     pub wakeups_per_s: f64,
-    /// What passed the link, Mbit/s.
+    /// Throughput of the link, Mbit/s.
     pub mbps: f64,
 }
 

@@ -30,11 +30,11 @@ pub struct Link {
     pub trace_start: Option<Span>,
     /// The recordings of both directions.
     pub files: Vec<PathBuf>,
-    /// What the downlink was generated from.
+    /// The scenario from which the downlink was generated.
     scenario: Option<&'static Scenario>,
 }
 
-/// What is around the trace of a downlink.
+/// Parameters of the path around the trace of a downlink.
 #[derive(Clone, Debug)]
 pub struct PathDefaults {
     /// Round trip without queueing, half of it each way.
@@ -98,14 +98,14 @@ impl Default for PathDefaults {
 pub struct Links {
     /// By name, in the order of the folders.
     pub links: Vec<Link>,
-    /// Files that are no traces, with the reason, one line each.
+    /// Files that are not traces, with the reason, one line each.
     pub skipped: Vec<String>,
     /// Names of the links that have no recording of their other direction, which was wanted.
     pub without_partner: Vec<String>,
 }
 
 impl Links {
-    /// What a user has to know of them, one line each.
+    /// Notes for the user about these links, one line each.
     pub fn notes(&self) -> Vec<String> {
         let skipped = self.skipped.iter().map(|file| format!("skipped: {file}"));
         let mut notes: Vec<String> = skipped.collect();
@@ -136,7 +136,7 @@ impl Link {
         Self::defaults(name.into(), RateSpec::Trace(down), up, &defaults)
     }
 
-    /// What this scenario's radio link adds. Its texts are tested: none of them is refused.
+    /// Adds this scenario's radio link. A test checks that all its texts are valid.
     fn on_air(&mut self, scenario: &'static Scenario) {
         self.scenario = Some(scenario);
         let none = || [Vec::new(), Vec::new()];
@@ -217,9 +217,9 @@ impl Link {
         link
     }
 
-    /// What a user may call a link: a rate (`12mbit`), a trace file, or a synthetic scenario as
-    /// `synth:NAME`. If there is no such file, `NAME` is a scenario too. The experiments' default
-    /// is around it.
+    /// A link from its name: a rate (`12mbit`), a trace file, or a synthetic scenario as
+    /// `synth:NAME`. If there is no such file, `NAME` is a scenario, too. The path around it is the
+    /// experiments' default.
     ///
     /// # Errors
     /// [`LabError::Os`] if a file cannot be opened. [`LabError::Trace`] with the line if it is no
@@ -350,13 +350,14 @@ impl Link {
         self.path.down.delay + self.path.up.delay
     }
 
-    /// What `meter` saw at the bottleneck of the downlink; `None` if no full-size packet ever came.
+    /// The measurement of `meter` at the bottleneck of the downlink; `None` without any full-size
+    /// packet.
     pub fn observed(&self, meter: &Meter) -> Option<Observed> {
         let model = self.path.model(Dir::Down);
         meter.finish(|from, to| model.opportunity_bytes(from, to))
     }
 
-    /// What a row says about its link.
+    /// The fields of a row about its link.
     pub(crate) fn row(&self, duration: Span, run: u32) -> Row {
         let mut row = Row {
             link: self.name.clone(),
@@ -371,7 +372,7 @@ impl Link {
         row
     }
 
-    /// What is around the downlink.
+    /// The parameters of the path around the downlink.
     pub(crate) fn configured(&self) -> Configured {
         let PathSpec { down, up, .. } = &self.path;
         let radio = |direction: &DirectionSpec| {

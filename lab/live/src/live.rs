@@ -38,7 +38,7 @@ pub struct Experiment<'a> {
     pub shared: Option<&'a [Times]>,
     /// If they are the flows of one scheme: then there is one row of all of them.
     pub crowd: Option<Crowd<'a>>,
-    /// What is compared.
+    /// Schemes to compare.
     pub schemes: &'a [Scheme],
     /// Length of the window.
     pub duration: Span,
@@ -88,7 +88,7 @@ pub struct Crowd<'a> {
 /// When a flow is there, since its link's beginning.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Times {
-    /// Its client asks then.
+    /// Time of its client's request.
     pub start: Span,
     /// Its client leaves then, if before the end.
     pub stop: Option<Span>,
@@ -97,14 +97,14 @@ pub struct Times {
 /// In every note that says that this machine was too busy for the run.
 pub(crate) const UNTRUSTED: &str = "not to be trusted";
 
-/// What a run yielded.
+/// Result of a run.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Measured {
     /// One per scheme, in their order; of a failed one with its error and without figures.
     pub rows: Vec<Row>,
     /// The series of those that did not fail.
     pub series: Vec<Series>,
-    /// What a reader should know: losses outside the model, failures of the runtime.
+    /// Notes for the reader: losses outside the model, failures of the runtime.
     pub notes: Vec<String>,
     /// How often the sender's threads were woken per second, by scheme; nothing of crowds.
     #[serde(default)]

@@ -12,14 +12,14 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use watched::{Runs, Watched};
 
-/// What is simulated: each link with each seed.
+/// Simulations to learn from: each link with each seed.
 #[derive(Clone, Debug)]
 pub struct Lessons {
     /// Traces, synthetic channels or rates, as `alcc-lab sim --link` takes them.
     pub links: Vec<String>,
     /// First and last seed.
     pub seeds: (u64, u64),
-    /// What all have in common: duration, round-trip time, queue.
+    /// Shared options: duration, round-trip time, queue.
     pub options: ScenarioOptions,
 }
 
@@ -61,7 +61,7 @@ impl Lessons {
     }
 }
 
-/// What an algorithm did on a link.
+/// Behaviour of an algorithm on a link.
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
     /// Delivered by the bottleneck, Mbit/s.
@@ -102,7 +102,7 @@ pub fn watch(
 /// How often which change occurred, in tenths of the scale of a table's bins.
 pub type Changes = BTreeMap<i64, u64>;
 
-/// What was learned.
+/// Learned parameters.
 #[derive(Clone, Debug)]
 pub struct Learned {
     /// Pairs of epochs.

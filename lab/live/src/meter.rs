@@ -36,7 +36,7 @@ struct Bin {
     queueing: Span,
 }
 
-/// What a [`Meter`] saw in its window.
+/// Measurement of a [`Meter`] in its window.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Observed {
     /// When the window began, on the meter's clock.
@@ -154,7 +154,7 @@ impl Meter {
         }
     }
 
-    /// Sums up. `opportunities` tells how many bytes the bottleneck could have passed on from one
+    /// Sums up. `opportunities` returns how many bytes the bottleneck could have passed on from one
     /// time up to (not including) another. It is [`Bytes::MAX`] without a limit. `None` if no
     /// full-size packet ever came.
     pub fn finish(&self, opportunities: impl Fn(Time, Time) -> Bytes) -> Option<Observed> {

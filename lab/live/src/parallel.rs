@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
-/// How often [`each_watched`] asks while nothing is ready.
+/// Interval at which [`each_watched`] polls while nothing is ready.
 const INTERVAL: Duration = Duration::from_millis(200);
 
 /// Does `work` with each of `items` on `workers` threads. Gives each result to `done` on the
@@ -89,7 +89,7 @@ mod tests {
         assert_eq!(each(&none, 3, |n| *n, |_, _| Err("called")), Ok(()));
     }
 
-    /// The work goes on until it has been asked about twice.
+    /// The work continues until it has been polled twice.
     #[test]
     fn work_that_takes_long_is_asked_about() {
         let asked = AtomicUsize::new(0);

@@ -40,7 +40,7 @@ pub(crate) const FAMILY: &str =
 /// becomes black, and colours keep their hues.
 const DARK: &str = "svg{color-scheme:light dark}@media(prefers-color-scheme:dark){svg{filter:invert(1) hue-rotate(180deg)}}";
 
-/// The picture; empty if there are no figures. Of twins it shows the emulated side.
+/// The picture; empty without figures. Of simulated and emulated rows it shows the emulated ones.
 ///
 /// # Errors
 /// The error of the drawing library.
@@ -62,7 +62,7 @@ pub fn svg(results: &Results) -> Result<String, String> {
     page(results, &panels, &looks).map_err(|e| format!("draw the picture: {e}"))
 }
 
-/// The panel of a link for a page, so many of its units wide and high.
+/// The panel of a link for a page, with width and height in page units.
 pub(crate) fn of_link(
     results: &Results,
     link: &str,

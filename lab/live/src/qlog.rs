@@ -5,9 +5,9 @@
 //!
 //! Events are seen from the sender: a packet is acknowledged or lost when the sender learns it. A
 //! segment stands for a packet in the 1-RTT space. Times are milliseconds since the start; flows are
-//! told apart by `group_id`.
+//! distinguished by `group_id`.
 //!
-//! What algorithms say of themselves stands in a namespace of its own, `alcc:`.
+//! The algorithms' own events are in a namespace of their own, `alcc:`.
 //! `quic:congestion_state_updated` has the states of one machine, and theirs are several.
 use crate::capture::finish;
 use alcc_cc::events;
@@ -200,7 +200,7 @@ impl Flow {
         }
     }
 
-    /// What an acknowledgement has news of, by number.
+    /// Packets that an acknowledgement reports for the first time, by number.
     fn acked(&mut self, complete: u64, ranges: &[(u64, u64)]) -> Vec<u64> {
         let mut gone = Vec::new();
         while let Some(first) = self.unacked.first_entry()

@@ -16,7 +16,7 @@ const PAGE: &str = include_str!("report/page.html");
 const STYLE: &str = include_str!("report/page.css");
 const FIGURES: &str = include_str!("report/figures.js");
 const SCRIPT: &str = include_str!("report/page.js");
-/// A chart of the whole width, on a page that is no comparison.
+/// A chart of the whole width, on a page that is not a comparison.
 const WHOLE: Sizes = [(880, 300), (380, 240)];
 
 /// How a scheme, or a side of it, is drawn. Its index in the list is the number of its class.
@@ -27,7 +27,7 @@ pub(crate) struct Look {
     dash: &'static str,
 }
 
-/// What a reader calls a side of a scheme.
+/// Name of a side of a scheme for readers.
 fn name(scheme: &str, side: Option<&str>) -> String {
     side.map_or_else(|| scheme.to_owned(), |side| format!("{scheme} {side}"))
 }
@@ -111,7 +111,7 @@ pub fn html(results: &Results) -> String {
     )
 }
 
-/// What the classes of the curves look like, as CSS.
+/// Styles of the curves' classes, as CSS.
 pub fn classes(legend: &[(String, &str, &str)]) -> String {
     let one = |(n, (_, colour, dash)): (usize, &(String, &str, &str))| {
         let dash = if dash.is_empty() { "none" } else { dash };
@@ -134,7 +134,7 @@ fn buttons(legend: &[(String, &str, &str)]) -> Markup {
     }
 }
 
-/// A chart with its heading, for a page that is no comparison.
+/// A chart with its heading, for a page that is not a comparison.
 pub struct Panel {
     /// Its heading.
     pub title: String,

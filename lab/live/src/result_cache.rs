@@ -28,7 +28,7 @@ const MAX_TEMPORARY_AGE: Duration = Duration::from_secs(3_600);
 #[derive(Debug)]
 pub(crate) struct ResultCache {
     folder: PathBuf,
-    /// What every run depends on: our program's own bytes.
+    /// Hash of this program, on which every run depends.
     program: String,
 }
 
@@ -117,7 +117,7 @@ fn read_kept(file: &Path) -> io::Result<String> {
     alcc_units::read_bounded(options.read(true).open(file)?, 64)
 }
 
-/// Writes a file so that whoever looks sees the old one, none, or all of the new one. A symbolic link
+/// Writes a file atomically: readers see the old one, none, or all of the new one. A symbolic link
 /// stays, and what it leads to is written.
 pub(crate) fn write_whole(file: &Path, content: &[u8]) -> io::Result<()> {
     let place = alcc_sys::Folder::behind(file)?;
@@ -154,7 +154,7 @@ pub fn input_files(files: impl IntoIterator<Item = PathBuf>) -> Vec<InputFile> {
     files
 }
 
-/// What the bytes of these files are, in hexadecimal; what cannot be read is noted as such.
+/// Hash of the contents of these files, in hexadecimal; unreadable files are noted as such.
 pub fn hash_of_files<'a>(files: impl IntoIterator<Item = &'a Path>) -> String {
     let mut all = Sha256::new();
     for file in files {
@@ -165,7 +165,7 @@ pub fn hash_of_files<'a>(files: impl IntoIterator<Item = &'a Path>) -> String {
     hex(&all.finalize())
 }
 
-/// What both directions of a path do, in hexadecimal: every field is part of its text for debugging.
+/// Hash of both directions of a path, in hexadecimal: every field is part of its debug text.
 pub(crate) fn hash_of_path(path: &PathSpec) -> String {
     hash_of_text(&format!("{path:?}"))
 }

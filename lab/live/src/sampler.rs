@@ -20,7 +20,7 @@ pub struct Connection {
     pub peer: u16,
     /// Bytes the application has written so far.
     pub written: u64,
-    /// What the kernel counts of it.
+    /// The kernel's counters.
     pub counters: TcpCounters,
     /// The kernel's congestion control.
     pub congestion: String,
@@ -48,7 +48,7 @@ pub fn connections(sockets: &mut Sockets, port: u16) -> io::Result<Vec<Connectio
     Ok(found.iter().filter_map(Connection::of).collect())
 }
 
-/// What looking at one connection again and again has told.
+/// Samples of one connection over time.
 #[derive(Default)]
 pub struct History {
     /// Bytes written by then; both never go back.
@@ -66,7 +66,7 @@ impl History {
         }
     }
 
-    /// Adds a look. The connection with the most bytes is the one that is meant: others are probes.
+    /// Adds a sample. The connection with the most bytes is the sampled one; others are probes.
     pub fn add(&mut self, at: Time, connections: Vec<Connection>) {
         let Some(now) = connections.into_iter().max_by_key(|c| c.written) else {
             return;

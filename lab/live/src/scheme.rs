@@ -13,7 +13,7 @@ use alcc_units::{Bytes, Span, Time};
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// Where a scheme runs. The same words mean the same on both sides.
+/// The side on which a scheme runs. The same words mean the same on both sides.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Side {
     /// Real programs and the kernel's TCP on emulated links.
@@ -32,9 +32,9 @@ pub struct Scheme {
     pub constant: Option<Constant>,
     /// Our algorithm, in an unmodified program or by a transport; `None` for the kernel's alone.
     pub controlled: Option<Spec>,
-    /// What it goes by between two programs of this project. `None`: an unmodified program sends.
+    /// Transport between two programs of this project. `None`: an unmodified program sends.
     pub transport: Option<About>,
-    /// What the transport goes through: `tls`; `None`: its plainest.
+    /// Carrier of the transport: `tls`; `None`: its default.
     pub carrier: Option<String>,
     /// The kernel's algorithm, alone or underneath; empty where the kernel has none.
     pub kernel: String,
@@ -217,7 +217,7 @@ impl Scheme {
         })
     }
 
-    /// What the text alone says.
+    /// The parts of a scheme that its text alone determines.
     fn named(flows: &[FlowText], is_crowd: bool) -> Self {
         let names: Vec<String> = flows.iter().map(FlowText::label).collect();
         let has_twin = |flow: &&FlowText| {
@@ -308,7 +308,7 @@ impl Scheme {
         }
     }
 
-    /// The kernel's congestion control, alone or below ours; `None` where it is not asked for one.
+    /// The kernel's congestion control, alone or below ours; `None` if none is given.
     pub fn kernel(&self) -> Option<&str> {
         Some(self.kernel.as_str()).filter(|kernel| !kernel.is_empty())
     }
@@ -386,7 +386,7 @@ pub fn named_files(flows: &[FlowText]) -> Vec<PathBuf> {
     values.filter(|path| path.is_file()).collect()
 }
 
-/// What carries the flow, if it says so.
+/// The transport of the flow, if it is given.
 fn about(flow: &FlowText) -> Option<About> {
     let by = flow.parts.transport?;
     TRANSPORTS.rows().find(|row| row.name == by.name)

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 /// Above the ports that need a privilege.
 pub const PORT: u16 = 8080;
-/// Connections that a server takes without being asked for more.
+/// Connections that a server accepts by default.
 pub const FEW: usize = 200;
 /// The file that is downloaded.
 pub const FILE: &str = "download";
@@ -34,7 +34,7 @@ pub(crate) fn make_download(folder: &Path) -> Result<(), LabError> {
 pub struct Listen {
     /// The port.
     pub port: u16,
-    /// It takes at least so many connections.
+    /// Minimum number of connections that it accepts.
     pub connections: usize,
 }
 
@@ -59,7 +59,7 @@ pub struct Server {
     folder: PathBuf,
 }
 
-/// What `alcc run` says at its end.
+/// Report of `alcc run`, printed when it ends.
 #[derive(Debug, Default, serde::Deserialize)]
 #[serde(default)]
 pub struct RuntimeReport {
@@ -144,7 +144,7 @@ impl Server {
 const MAX_LATE: f64 = 0.05;
 
 impl RuntimeReport {
-    /// What to say beside the figures of whatever ran under it.
+    /// Notes beside the results of a program under this runtime.
     ///
     /// # Errors
     /// They are those of plain TCP.
@@ -167,8 +167,8 @@ impl RuntimeReport {
         Ok(notes)
     }
 
-    /// What to say of a runtime that often waited for a processor. An algorithm that looks at its
-    /// path late is not the algorithm.
+    /// A note about a runtime that often waited for a processor, because an algorithm with late
+    /// samples does not behave as designed.
     fn lateness(&self) -> Option<String> {
         let part = self.late_wakeups as f64 / self.wakeups.max(1) as f64;
         (part > MAX_LATE).then(|| {
@@ -179,7 +179,7 @@ impl RuntimeReport {
         })
     }
 
-    /// What `alcc run` left.
+    /// Reads the report of `alcc run`.
     ///
     /// # Errors
     /// Nothing that can be read.
@@ -190,8 +190,8 @@ impl RuntimeReport {
     }
 }
 
-/// What a distribution ships, with every path in our folder; nothing here is tuned for the
-/// experiment.
+/// The configuration that a distribution ships, with every path in our folder; nothing is tuned for
+/// the experiment.
 pub(crate) fn nginx_configuration(folder: &Path, files: &Path, listen: Listen) -> String {
     let Listen { port, connections } = listen;
     let (folder, files) = (folder.display(), files.display());

@@ -23,11 +23,11 @@ pub const HELD_BY_BUFFER: &str = "its send buffer was the limit in most round tr
 /// bins than the others.
 const BINS: [Span; 2] = [Span::from_millis(200), Span::from_secs(1)];
 
-/// One run of the board: a scheme alone on a link, one flow or several.
+/// One run of a comparison: a scheme alone on a link, one flow or several.
 pub struct Simulation<'a> {
     /// The link.
     pub link: &'a Link,
-    /// Who sends.
+    /// The scheme that sends.
     pub scheme: &'a Scheme,
     /// The algorithms.
     pub registry: &'a Registry,
@@ -41,7 +41,8 @@ pub struct Simulation<'a> {
     pub run: u32,
 }
 
-/// Is told now and then which part of the run is done, 0 to 1, and says whether to go on.
+/// Callback for progress: gets the finished part of the run, 0 to 1, and returns whether to
+/// continue.
 pub type GoOn<'a> = &'a dyn Fn(f64) -> bool;
 
 /// Runs it: one row, and its series if it did not fail. It depends on nothing but the arguments.
@@ -71,7 +72,7 @@ pub fn run(simulation: &Simulation<'_>, go_on: GoOn<'_>) -> Result<Measured, Lab
     })
 }
 
-/// What a panic said.
+/// The message of a panic.
 fn message(panic: &(dyn Any + Send)) -> &str {
     let owned = panic.downcast_ref::<String>().map(String::as_str);
     owned

@@ -8,9 +8,9 @@
 //! | `prototypes`: the rest | 5 points of utilization | 20 % |
 //! | `cs244` | 5 % of the throughput | 15 % of the queueing delay |
 //!
-//! What counts is the distance of our median from the nearest of their runs. A trace link depends
-//! on nothing random, but on when in the trace the flow begins. Nobody knows that to the
-//! millisecond, so repetitions begin at different times.
+//! The distance of our median from the nearest of their runs is judged. A trace link has no
+//! randomness besides the time in the trace at which the flow begins. Because their start is not
+//! known to the millisecond, repetitions begin at different times.
 mod cell;
 mod pairs;
 mod reference;

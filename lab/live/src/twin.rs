@@ -19,7 +19,7 @@ pub use real::Real;
 /// Simulated runs beside each emulated one.
 const SEEDS: u64 = 8;
 
-/// Puts the simulated twin of every row beside it. The simulated flow begins so that both windows
+/// Adds the simulated counterpart of every row. The simulated flow begins so that both windows
 /// begin at the same moment of the link.
 pub(crate) fn add(
     measured: &mut Measured,

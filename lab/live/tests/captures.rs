@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a simulated run writes for other programs: read back here byte by byte, and by tcpdump.
+//! Files of a simulated run for other programs: read back here byte by byte, and by tcpdump.
 #[path = "../../../alcc/cli/tests/support/lacks.rs"]
 mod lacks;
 

@@ -9,7 +9,7 @@ use alcc_units::Time;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What a field holds.
+/// Type of a field.
 enum Type {
     Text,
     Unsigned,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What lab/notes/truth.md says is what the simulator does: a few cells, measured again on the recorded
-//! traces.
+//! The simulator still gives the values of lab/notes/truth.md: a few cells, measured again on the
+//! recorded traces.
 use alcc_live::LabError;
 use alcc_live::truth::{Cell, Reference, Traces, Verdict};
 use std::fs;

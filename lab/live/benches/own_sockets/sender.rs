@@ -154,7 +154,7 @@ fn resident() -> Result<f64> {
     Ok(pages * 4096.0)
 }
 
-/// Whose turn it is to be filled up.
+/// Queue of the connections that can be written.
 #[derive(Default)]
 struct Ready {
     list: Mutex<Vec<usize>>,

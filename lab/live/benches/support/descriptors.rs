@@ -2,7 +2,7 @@
 use crate::support::Result;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
-/// Lets this process, and those that it starts, have so many descriptors.
+/// Raises the limit of open files of this process and its children to `wanted`.
 pub(crate) fn allow(wanted: u64) -> Result<()> {
     let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
     if soft < wanted {

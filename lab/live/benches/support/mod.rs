@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What the benchmarks with real programs share.
+//! Shared code of the benchmarks with real programs.
 mod number;
 
 use alcc_emu::Namespace;
@@ -73,7 +73,7 @@ impl World {
         self.serve_many(namespace, scheme, FEW)
     }
 
-    /// The same for so many connections at a time.
+    /// The same for `connections` connections at a time.
     pub(crate) fn serve_many(
         &mut self,
         namespace: &Namespace,
@@ -137,7 +137,7 @@ pub(crate) fn is_ours(scheme: &str) -> bool {
     scheme.starts_with("alcc-")
 }
 
-/// What is compared, the first with all others: `ALCC_BENCH_SCHEMES` names others.
+/// Schemes to compare, the first with all others: `ALCC_BENCH_SCHEMES` or `default`.
 #[allow(dead_code, reason = "for those that compare with anything")]
 pub(crate) fn schemes(default: &str) -> Vec<String> {
     let named = std::env::var("ALCC_BENCH_SCHEMES").unwrap_or_else(|_| default.to_owned());

@@ -2,7 +2,7 @@
 use alcc_live::cpu;
 use std::fs;
 
-/// What some threads of a server have done so far.
+/// CPU time and context switches of some threads of a server.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Did {
     /// CPU time, s.

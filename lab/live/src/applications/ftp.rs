@@ -20,7 +20,7 @@ const PORT: u16 = 8021;
 /// Files of a folder, one after the other.
 const SMALL: usize = 10;
 const SMALL_BYTES: usize = 50_000;
-/// The large file has so many bytes for each second in which the link is watched.
+/// Bytes of the large file per second of the measurement.
 const LARGE_PER_SECOND: f64 = 500_000.0;
 
 fn run(stage: &Stage<'_>) -> Result<Figures, LabError> {

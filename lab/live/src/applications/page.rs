@@ -24,7 +24,7 @@ const PICTURES: usize = 37;
 /// Rows of the pictures in turn. A row has 1200 bytes: from 5 kB to 96 kB.
 const ROWS: [usize; 6] = [4, 8, 16, 24, 48, 80];
 const COLUMNS: usize = 400;
-/// What the page says of itself once it is there.
+/// Attribute that the page sets once it has loaded.
 const LOADED: &str = "data-loaded=\"";
 
 fn run(stage: &Stage<'_>) -> Result<Figures, LabError> {

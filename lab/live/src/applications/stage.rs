@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What applications are started on: the two ends of a link, and what both have in common.
+//! The environment of an application: both ends of a link, and their shared settings.
 use crate::LabError;
 use crate::live::programs::Namespaces;
 use crate::program::Program;
@@ -16,7 +16,7 @@ use std::process::Command;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-/// A client may take so much longer than the time in which the link is watched.
+/// Maximum time that a client may take beyond the measurement.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(super) struct Stage<'a> {
@@ -34,12 +34,12 @@ pub(super) struct Stage<'a> {
     /// How long the link is watched.
     pub(super) duration: Duration,
     pub(super) stop: &'a AtomicBool,
-    /// What is to be said beside the figures.
+    /// Notes on the results.
     pub(super) notes: RefCell<Vec<String>>,
 }
 
-/// The client asks so long after the link's begin, however long its server took to start. So every
-/// scheme meets the same part of a trace.
+/// Time from the start of the link to the client's request, independent of the server's start-up
+/// time, so that every scheme meets the same part of a trace.
 const LEAD: Duration = Duration::from_secs(8);
 
 /// Of [`super::Application::prepare`]: there is nothing.
@@ -148,7 +148,7 @@ impl Stage<'_> {
         Ok((said, took))
     }
 
-    /// Waits for the moment at which clients ask: [`LEAD`] after the link's begin.
+    /// Waits for the clients' request time: [`LEAD`] after the start of the link.
     pub(super) fn begin(&self) -> Result<Instant, LabError> {
         let begin = self.origin + LEAD;
         if Instant::now() > begin {

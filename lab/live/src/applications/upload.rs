@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The upload of a large file: scp over plain TCP, or the Java library to `alcc recv`.
 //!
-//! Who sends is at the sending end of the link, so the link is the uplink of a phone. The file is
-//! too large to end in time. What counts is how much of it the receiver gets in the watched time,
-//! which begins with its first byte. So it does not matter how long a program takes to start.
+//! The sender is at the sending end of the link, so the link is the uplink of a phone. The file is
+//! too large to be completed. The result is how much of it the receiver gets in the measured time,
+//! which begins with the first byte. So the start-up time of a program does not matter.
 use super::stage::Stage;
 use super::{Application, Figures, How};
 use crate::LabError;
@@ -21,14 +21,14 @@ pub(super) const UPLOAD: Application = Application {
 };
 
 const PORT: u16 = 8022;
-/// What the Java library has.
+/// Algorithms of the Java library.
 const ALGORITHMS: [&str; 3] = ["budget", "copa", "mdi"];
-/// The file has so many bytes for each second in which the link is watched: 40 Mbit/s.
+/// Bytes of the file per second of the measurement: 40 Mbit/s.
 const PER_SECOND: f64 = 5_000_000.0;
-/// The file repeats so many bytes.
+/// Bytes after which the file repeats.
 const REPEATED: usize = 1 << 20;
 const SOURCE: &str = include_str!("Upload.java");
-/// The user that `sshd` believes to be: it needs no right of root then, and asks for none.
+/// The user that `sshd` runs as: it needs no root privileges.
 const USER: &str = "65534";
 
 fn prepare(stage: &Stage<'_>) -> Result<(), LabError> {

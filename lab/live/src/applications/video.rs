@@ -37,9 +37,9 @@ const FRAMES_PER_SECOND: f64 = 30.0;
 /// Bits per second of the stream.
 const RATE: &str = "4M";
 const FILM: &str = "film.flv";
-/// A player waits so long before it shows the first frame.
+/// Delay of the player before the first frame.
 const BUFFER: f64 = 0.5;
-/// After the last frame was sent, the player waits so long for it.
+/// Time that the player waits for the last frame after it was sent.
 const LATE: Duration = Duration::from_secs(4);
 
 /// The film that is published.

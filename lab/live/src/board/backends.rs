@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What carries out the runs of a comparison: real programs on emulated links, or the simulator.
+//! Backends of a comparison: real programs on emulated links, or the simulator.
 use super::{Finished, Plan, Progress, Run, name};
 use crate::link::Link;
 use crate::live::{self, Crowd, Experiment, Measured};
@@ -23,7 +23,7 @@ pub(super) struct RealPrograms<'a> {
 }
 
 impl RealPrograms<'_> {
-    /// What real programs cannot do is said before anything runs.
+    /// Refuses schemes that are impossible with real programs, before anything runs.
     pub(super) fn check(&self) -> Result<(), LabError> {
         for scheme in &self.plan.schemes {
             if !scheme.is_crowd {

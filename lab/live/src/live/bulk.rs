@@ -42,7 +42,7 @@ pub(super) struct Bulk {
     port: u16,
     receiver: Option<End<Received>>,
     sender: Option<End<Sent>>,
-    /// What the sender says of itself, once it has ended.
+    /// Report of the sender, once it has ended.
     sent: Option<Sent>,
     plan: Plan,
     writes: Arc<Mutex<Samples>>,
@@ -86,7 +86,7 @@ impl Bulk {
         }
     }
 
-    /// What both ends have in common.
+    /// Options of both ends.
     fn options(&self) -> Options {
         Options {
             carrier: self.scheme.carrier.clone(),
@@ -370,7 +370,7 @@ impl Drop for Bulk {
     }
 }
 
-/// What `CLOCK_MONOTONIC` said at `instant`, ns.
+/// `CLOCK_MONOTONIC` at `instant`, ns.
 fn monotonic(instant: Instant) -> u64 {
     let ago = Span::from(instant.elapsed()).as_nanos();
     alcc_sys::now().as_nanos().saturating_sub(ago)

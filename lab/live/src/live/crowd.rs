@@ -47,7 +47,7 @@ pub(super) fn together(
     measured.wakeups_per_s.clear();
 }
 
-/// What each flow had of the window. `seconds` are the bytes of its seconds.
+/// The share of each flow in the window. `seconds` are the bytes of its seconds.
 pub(crate) fn shares<'a>(
     rows: &[Row],
     seconds: &'a [Vec<u64>],

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 const HEADER: u64 = 28;
 /// A thread looks at least so often whether it is to end.
 const TICK: Duration = Duration::from_millis(50);
-/// Received bytes are known to so much.
+/// Time resolution of the count of received bytes.
 const GRAIN: Span = Span::from_millis(1);
 
 pub(super) struct Datagrams {

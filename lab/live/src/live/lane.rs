@@ -60,7 +60,7 @@ impl Lane {
         Time::ZERO + Span::from(self.origin.elapsed())
     }
 
-    /// Whoever connects comes and goes when it is time.
+    /// Starts and stops the clients at their times.
     pub(super) fn start_and_stop_clients(&mut self) -> Result<(), LabError> {
         let now = self.now().since(Time::ZERO);
         if self.times.stop.is_some_and(|stop| now >= stop) {

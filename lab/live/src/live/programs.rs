@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a run asks of a sender and its receiver. They are an nginx and a curl, or two threads with
-//! a transport between them.
+//! The interface of a sender and its receiver in a run. They are an nginx and a curl, or two
+//! threads with a transport between them.
 use super::bulk::Bulk;
 use super::datagrams::Datagrams;
 use super::web::Web;
@@ -41,7 +41,7 @@ pub(super) struct RunContext<'a> {
     pub(super) tools: &'a Tools,
     /// The scheme's own folder, which exists.
     pub(super) folder: &'a Path,
-    /// What a server may serve.
+    /// Folder of the files that a server serves.
     pub(super) files: &'a Path,
     /// For the runtime's readings.
     pub(super) log: Option<&'a Path>,
@@ -76,7 +76,8 @@ pub(super) trait Programs {
     fn observe(&mut self, now: Time);
     /// Checks both about once per second until the window has passed, which `is_over` says.
     fn check(&mut self, is_over: bool) -> Result<(), LabError>;
-    /// What the sender has done so far, with all that works for it; `None` if unknown.
+    /// CPU time of the sender so far, with all processes and threads that work for it; `None` if
+    /// unknown.
     fn work(&self) -> Option<Work>;
     /// Whether this flow on a shared link is theirs.
     fn owns(&self, flow: &FlowKey) -> bool;

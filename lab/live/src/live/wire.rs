@@ -10,13 +10,12 @@ use alcc_link::{DropReason, Outcome};
 use alcc_units::{Bytes, Span, Time};
 use std::sync::{Arc, Mutex};
 
-/// What is measured at the bottleneck of the downlink: everything together, or every flow by
-/// itself.
+/// Measurements at the bottleneck of the downlink: of all flows together, or of every flow.
 pub(crate) struct Meters {
-    /// By the relay's number of a flow if flows are told apart, else one.
+    /// By the relay's number of a flow if flows are distinguished, else one.
     all: Vec<Meter>,
     apart: bool,
-    /// All flows together, if they are told apart.
+    /// All flows together, if they are distinguished.
     total: Meter,
     fresh: Box<dyn Fn() -> Meter + Send>,
     started: Option<Time>,
@@ -60,7 +59,7 @@ impl Meters {
         &mut self.all[at]
     }
 
-    /// What happened to a packet of a flow, for its meter and that of all.
+    /// Passes an event of a packet to the flow's meter and to that of all flows.
     fn each(&mut self, flow: u32, tell: impl Fn(&mut Meter)) {
         tell(self.of(flow));
         if self.apart {
@@ -78,7 +77,7 @@ impl Meters {
         }
     }
 
-    /// The meter of the flow that `is_it`; of all if they are not told apart.
+    /// The meter of the flow that `is_it`; of all if they are not distinguished.
     pub(crate) fn find(
         &self,
         report: &EmuReport,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a panel of the picture shows: the schemes of one link, or of all.
+//! A panel of the picture: the schemes of one link, or of all.
 use alcc_results::{Results, Row};
 
 /// A scheme in a panel.
@@ -15,7 +15,7 @@ pub(super) struct Mark {
 
 pub(super) struct Panel<'a> {
     pub(super) title: String,
-    /// What the vertical axis shows, with its unit.
+    /// Title of the vertical axis, with its unit.
     pub(super) carried: &'a str,
     pub(super) marks: Vec<Mark>,
     pub(super) ellipses: bool,

@@ -22,7 +22,7 @@ const OVERALL: Sizes = [(880, 420), (380, 360)];
 const MAX_BYTES: usize = 280_000;
 /// Bytes of a curve's point.
 const POINT: usize = 10;
-/// Points of a curve over time: no fewer, and no more than the eye tells apart.
+/// Number of points of a curve over time: as many as can be distinguished.
 pub(super) const POINTS: (usize, usize) = (36, 400);
 
 /// Everything that is drawn of a link; what cannot be drawn says why.
@@ -44,7 +44,8 @@ fn drawn(svg: Result<String, String>) -> Markup {
     }
 }
 
-/// Twice, of which the page shows one. `draw` is told the size, and whether it is the narrow one.
+/// The chart in two sizes, of which the page shows one. `draw` gets the size, and whether it is the
+/// narrow one.
 fn twice(sizes: Sizes, draw: impl Fn((u32, u32), bool) -> Markup) -> Markup {
     let [wide, narrow] = sizes;
     html! {
@@ -204,7 +205,7 @@ impl<'a> Links<'a> {
         self.course_chart(|points| self.throughput_chart(link, shown, points))
     }
 
-    /// Throughput over time, by curves of so many points.
+    /// Throughput over time, by curves of `points` points.
     pub(super) fn throughput_chart(&self, link: &str, shown: &[Shown<'_>], points: usize) -> Chart {
         let course = |values: &[f64], bin_s| {
             let values: Vec<Option<f64>> = values.iter().copied().map(Some).collect();
@@ -246,7 +247,7 @@ impl<'a> Links<'a> {
         self.course_chart(|points| self.delay_chart(link, shown, log, points))
     }
 
-    /// Delay over time, by curves of so many points.
+    /// Delay over time, by curves of `points` points.
     pub(super) fn delay_chart(
         &self,
         link: &str,

@@ -16,7 +16,7 @@ pub struct Cell {
     pub ours: Result<Vec<Row>, LabError>,
 }
 
-/// What a cell says.
+/// Result of a cell.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
     /// Within the bounds.
@@ -108,7 +108,7 @@ impl Cell {
         self.compared(|row| self.reference.delays(row)[1])
     }
 
-    /// What the bounds say.
+    /// The verdict by the bounds.
     pub fn verdict(&self) -> Verdict {
         let Some(share) = self.share() else {
             return Verdict::NotRun;

@@ -8,14 +8,14 @@ use alcc_link::QueueSpec;
 use alcc_results::{Row, Tolerance};
 use alcc_units::Span;
 
-/// A scenario with the figures that somebody else found in it.
+/// A scenario with published figures.
 #[derive(Clone, Debug)]
 pub struct Reference {
-    /// Whose figures they are; decides bounds and the kind of delay.
+    /// Source of the figures; decides bounds and the kind of delay.
     pub set: String,
     /// Name of the trace's file, or a rate.
     pub link: String,
-    /// Only so much of the trace.
+    /// Only this much of the trace.
     pub cut: Option<Span>,
     /// The way back: a trace, a rate or `same`.
     pub up: String,
@@ -173,7 +173,7 @@ impl Reference {
     /// Runs it once from each start.
     ///
     /// # Errors
-    /// [`LabError::Traces`] if there is no such trace, and whatever else kept it from running.
+    /// [`LabError::Traces`] if there is no such trace, and any other error of a run.
     pub fn run(
         &self,
         traces: &Traces,
