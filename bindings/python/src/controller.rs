@@ -16,16 +16,17 @@ use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The first window until a controller says another: RFC 6928.
+/// Initial window until a controller sets another one: RFC 6928.
 const FIRST_WINDOW: u64 = 10;
 /// Bounds of a pacing rate, as `alcc_cc::Allowance` has them, bit/s.
 const RATES: (f64, f64) = (8e3, 1e12);
 const WANT: &str = "expected a window in bytes (a number from 0 on) or an alcc.Allowance";
 
-/// What a controller allows: an answer of its methods.
+/// Limits that a controller sets: the result of its methods.
 ///
 /// window_bytes: bytes in flight must not exceed this; None for no window. rate_mbps: pacing rate;
-/// None for no pacing. timer_s: simulated time at which on_timer(now_s) is wanted; None for never.
+/// None for no pacing. timer_s: simulated time at which on_timer(now_s) is to be called; None for
+/// never.
 #[pyclass(frozen, get_all, name = "Allowance", module = "alcc")]
 pub(crate) struct PyAllowance {
     window_bytes: Option<f64>,
@@ -55,18 +56,18 @@ impl PyAllowance {
     }
 }
 
-/// What is known when a flow starts.
+/// The path as known when a flow starts.
 #[pyclass(frozen, get_all, name = "Path", module = "alcc")]
 pub(crate) struct PyPath {
     /// Simulated time, s.
     now_s: f64,
     /// Largest segment, bytes.
     mss_bytes: u64,
-    /// For the controller's random numbers.
+    /// Seed of the controller's random numbers.
     seed: u64,
 }
 
-/// Packets were acknowledged.
+/// Acknowledged packets.
 #[pyclass(frozen, get_all, module = "alcc")]
 pub(crate) struct Ack {
     /// Simulated time, s.
@@ -79,45 +80,45 @@ pub(crate) struct Ack {
     min_rtt_ms: f64,
     /// Smoothed round-trip time (RFC 6298), ms.
     smoothed_rtt_ms: f64,
-    /// Payload under way, bytes.
+    /// Payload in flight, bytes.
     in_flight_bytes: u64,
     /// Payload delivered so far, bytes.
     delivered_bytes: u64,
     /// Delivery rate over the flight of the newest packet, Mbit/s.
     rate_mbps: Option<f64>,
-    /// A round trip has just begun.
+    /// True if a round trip has just begun.
     round_start: bool,
-    /// The window kept the sender from sending more.
+    /// True if the window kept the sender from sending more.
     window_limited: bool,
-    /// The sender is repairing losses.
+    /// True if the sender is repairing losses.
     in_recovery: bool,
     /// Bytes that arrived with an ECN mark.
     marked_bytes: u64,
 }
 
-/// Packets were lost.
+/// Lost packets.
 #[pyclass(frozen, get_all, module = "alcc")]
 pub(crate) struct Loss {
     /// Simulated time, s.
     now_s: f64,
     /// Payload lost, bytes.
     lost_bytes: u64,
-    /// The first loss of an episode: reduce the window once for each.
+    /// True for the first loss of an episode: reduce the window once for each episode.
     new_episode: bool,
-    /// Payload under way without what was lost, bytes.
+    /// Payload in flight without the lost bytes, bytes.
     in_flight_bytes: u64,
 }
 
-/// The retransmission timer expired.
+/// Expiry of the retransmission timer.
 #[pyclass(frozen, get_all, module = "alcc")]
 pub(crate) struct Timeout {
     /// Simulated time, s.
     now_s: f64,
     /// 1 on the first expiry for the same data, then 2, 3, ...
     backoff: u32,
-    /// Since the last acknowledgement, s.
+    /// Time since the last acknowledgement, s.
     silence_s: f64,
-    /// Payload under way, bytes.
+    /// Payload in flight, bytes.
     in_flight_bytes: u64,
 }
 
@@ -222,7 +223,7 @@ pub(crate) fn algorithm(
     })
 }
 
-/// What every controller of a class shares.
+/// State that all controllers of a class share.
 struct Class {
     name: String,
     class: Py<PyAny>,
@@ -260,12 +261,13 @@ struct PyController {
     allowance: Allowance,
     timer: Option<Time>,
     mss: Bytes,
-    /// When it was last called.
+    /// Simulated time of the last call.
     now: Time,
 }
 
 impl PyController {
-    /// What a method answered. The first error ends the simulation; nothing is called after it.
+    /// Processes the result of a method. The first error ends the simulation; nothing is called
+    /// after it.
     fn told(&mut self, py: Python<'_>, method: &str, now: Time, answer: PyResult<Py<PyAny>>) {
         let answer = answer.map_err(|cause| self.raised(py, method, now, cause));
         let done = answer.and_then(|answer| {
@@ -292,7 +294,7 @@ impl PyController {
         error
     }
 
-    /// Takes an answer over; an error is what was found.
+    /// Applies a result; the error names the value.
     fn take(&mut self, answer: &Bound<'_, PyAny>, now: Time) -> Result<(), String> {
         let found = || shown(answer);
         let number = |value: f64| (value.is_finite() && value >= 0.0).then_some(value);
@@ -337,12 +339,12 @@ impl PyController {
         Ok(())
     }
 
-    /// At least one segment: less would never send again.
+    /// A window of at least one segment, because a smaller one would stop the flow for ever.
     fn window(&self, bytes: f64) -> Bytes {
         Bytes::new(bytes as u64).max(self.mss)
     }
 
-    /// What its dictionary `gauges` has; one that is None is unknown.
+    /// Passes on the dictionary `gauges`; a value of None is unknown.
     fn tell_gauges(
         &self,
         object: &Bound<'_, PyAny>,
@@ -546,7 +548,7 @@ impl Clone for PyController {
     }
 }
 
-/// The name of flows whose window is set from outside.
+/// Name of flows whose window is set by Simulation.set_window().
 pub(crate) const EXTERNAL: &str = "external";
 
 /// An algorithm whose window is set from outside; the real one is put in later.
@@ -585,7 +587,7 @@ impl Controller for External {
     }
 }
 
-/// Refuses a name that is no algorithm's.
+/// Refuses a name that is not the name of an algorithm.
 pub(crate) fn check_name(name: &str) -> PyResult<()> {
     let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '_';
     if !name.is_empty() && name.chars().all(fits) {

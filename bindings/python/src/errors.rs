@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What can go wrong, as the exceptions of `alcc._errors`; and code that may panic.
+//! Errors as the exceptions of `alcc._errors`, and code that may panic.
 use pyo3::prelude::*;
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -9,7 +9,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Simulations within the controllers of simulations: deeper ones would use up the stack.
 const MAX_DEPTH: u32 = 8;
 
-/// Characters of a message. A longer one has a value in its middle that nobody reads.
+/// Maximum number of characters of a message. A longer one contains a value whose middle is left
+/// out.
 const MAX_MESSAGE: usize = 1000;
 
 thread_local! {
@@ -17,7 +18,8 @@ thread_local! {
     static DEPTH: Cell<u32> = const { Cell::new(0) };
 }
 
-/// One line that fits on a screen, whatever was found: what was attempted stands first, what helps last.
+/// The message as one line that fits on a screen, with the attempt at its start and the remedy at its
+/// end.
 #[pyfunction]
 pub(crate) fn one_line(message: &str) -> String {
     let mut line = String::with_capacity(message.len());
@@ -31,7 +33,7 @@ pub(crate) fn one_line(message: &str) -> String {
     shortened(line, MAX_MESSAGE)
 }
 
-/// Its beginning and its end, if it has more than so many characters.
+/// The beginning and the end of a text of more than `most` characters.
 pub(crate) fn shortened(text: String, most: usize) -> String {
     let count = text.chars().count();
     if count <= most {
@@ -42,7 +44,7 @@ pub(crate) fn shortened(text: String, most: usize) -> String {
     format!("{first} ... {last}")
 }
 
-/// What an exception of somebody else says, with its type.
+/// Message of a foreign exception, with its type.
 pub(crate) fn said(py: Python<'_>, cause: &PyErr) -> String {
     let kind = cause.get_type(py).name().map(|name| name.to_string());
     let text = cause.value(py).str().map(|text| text.to_string());
@@ -64,7 +66,7 @@ pub(crate) fn error(class: &str, message: impl std::fmt::Display) -> PyErr {
     })
 }
 
-/// What was asked for cannot be.
+/// A `ScenarioError`.
 pub(crate) fn scenario(message: impl std::fmt::Display) -> PyErr {
     error("ScenarioError", in_python(&message.to_string()))
 }
@@ -91,7 +93,7 @@ fn in_python(message: &str) -> String {
     text
 }
 
-/// The run failed.
+/// A `SimulationError`.
 pub(crate) fn simulation(message: impl std::fmt::Display) -> PyErr {
     error("SimulationError", message)
 }
@@ -132,7 +134,7 @@ pub(crate) fn guarded<T>(work: impl FnOnce() -> PyResult<T>) -> PyResult<T> {
     })
 }
 
-/// The first thing that went wrong in Python code while a simulation ran.
+/// The first error in Python code during a simulation.
 #[derive(Clone, Default)]
 pub(crate) struct Wrong(Arc<(AtomicBool, Mutex<Option<PyErr>>)>);
 

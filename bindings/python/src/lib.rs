@@ -16,7 +16,7 @@ use alcc_results::scenario::ScenarioOptions;
 use alcc_results::simulated::Simulated;
 use pyo3::prelude::*;
 
-/// The algorithms of alcc: their names, and what they are.
+/// The algorithms of alcc: a dictionary of names and descriptions.
 #[pyfunction]
 fn algorithms() -> Vec<(&'static str, &'static str)> {
     let all = alcc_zoo::registry();
@@ -41,7 +41,7 @@ fn table_of_json(text: &str) -> PyResult<table::Table> {
     table::Table::of_rows(&read.flows)
 }
 
-/// The table of a run that failed: one row that says what was asked for, and why there are no figures.
+/// The table of a failed run: one row with its arguments and its error.
 #[pyfunction]
 #[pyo3(signature = (*, link, flow, seed, error))]
 fn table_of_error(link: String, flow: String, seed: u64, error: String) -> PyResult<table::Table> {

@@ -90,7 +90,7 @@ impl Files for PythonFiles {
     }
 }
 
-/// What was asked for, ready to run.
+/// The parsed arguments, ready to run.
 pub(crate) struct Asked {
     pub(crate) resolved: Resolved,
     /// A controller is a class of Python.
@@ -105,7 +105,8 @@ struct Reader<'a> {
     wrong: &'a Wrong,
 }
 
-/// Reads `path`, a scenario file, and what overrules it. `opened` gets the files that are read.
+/// Reads `path`, a scenario file, and the arguments that override it. `opened` gets the files that
+/// are read.
 pub(crate) fn read(
     file: Option<&Bound<'_, PyAny>>,
     options: Option<&Bound<'_, PyDict>>,

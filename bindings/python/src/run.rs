@@ -19,7 +19,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 
-/// Ends the simulations that know it, from another thread: only the first one hears of Ctrl-C.
+/// Ends the registered simulations from another thread, because only the main thread gets Ctrl-C.
 #[pyclass(frozen, module = "alcc._alcc")]
 pub(crate) struct Stop(Arc<AtomicBool>);
 
@@ -35,7 +35,7 @@ impl Stop {
     }
 }
 
-/// Looks for Ctrl-C and for errors of controllers now and then.
+/// Checks for Ctrl-C and for errors of controllers periodically.
 struct Watch {
     wrong: Wrong,
     stop: Option<Arc<AtomicBool>>,
@@ -69,7 +69,7 @@ impl Probe for Watch {
     }
 }
 
-/// What a simulation gave.
+/// Results of a simulation.
 #[pyclass(frozen, name = "Result", module = "alcc")]
 pub(crate) struct PyResult_ {
     about: About,
@@ -87,7 +87,7 @@ struct Printed<'a> {
 
 #[pymethods]
 impl PyResult_ {
-    /// How it came about: version, build, arguments, seed, and the SHA-256 of files that were read.
+    /// Metadata: version, build, arguments, seed, and the SHA-256 of the input files.
     #[getter]
     fn about<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         loaded(py, &self.about)
@@ -112,7 +112,7 @@ impl PyResult_ {
         loaded(py, &self.simulated.flows)
     }
 
-    /// What concerns several flows, and the links: `summary` of `alcc-lab sim --json`.
+    /// Values of several flows together, and of the links: `summary` of `alcc-lab sim --json`.
     #[getter]
     fn summary<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         loaded(py, &self.simulated.summary)
@@ -156,8 +156,8 @@ fn loaded<'py, T: serde::Serialize>(py: Python<'py>, value: &T) -> PyResult<Boun
     py.import("json")?.call_method1("loads", (json(value)?,))
 }
 
-/// How a simulation with these arguments comes about. What is read is hashed now: later it may be
-/// another file.
+/// Metadata of a simulation with these arguments. Input files are hashed now, because they may change
+/// later.
 fn about(
     py: Python<'_>,
     resolved: &Resolved,
@@ -204,7 +204,7 @@ fn about(
     })
 }
 
-/// Runs `work`: without Python's lock, or with it if controllers ask for it all the time anyway.
+/// Runs `work` without Python's lock, or with it if controllers need it all the time anyway.
 fn run<T: Send>(
     py: Python<'_>,
     in_python: bool,
@@ -232,13 +232,13 @@ fn series(value: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Span>> {
 
 /// Simulate flows over one link or a chain of links; the same arguments give the same result.
 ///
-/// scenario: a TOML file; keyword arguments overrule it. They are its keys, and the options of
-/// `alcc-lab sim` without the dashes: link, flow, rtt, queue, duration, seed and so on. A flow is a text
-/// such as "cubic@5s-30s" or a class of controllers. algorithms: further classes, by name or as a
-/// list, for texts such as "2*mine:gain=0.5/rtt=80ms". series: how far apart the samples of the time
-/// series are, such as "100ms".
+/// scenario: a TOML file; keyword arguments override it. They have the names of its keys, which are
+/// the options of `alcc-lab sim` without the dashes: link, flow, rtt, queue, duration, seed and so
+/// on. A flow is a text such as "cubic@5s-30s" or a class of controllers. algorithms: further
+/// classes, by name or as a list, for texts such as "2*mine:gain=0.5/rtt=80ms". series: interval of
+/// the samples of the time series, such as "100ms".
 ///
-/// Raises ScenarioError for what cannot be, ControllerError for a controller that fails,
+/// Raises ScenarioError for invalid arguments, ControllerError for a controller that fails,
 /// SimulationError for a run that would not end.
 #[pyfunction]
 #[pyo3(signature = (scenario=None, *, series=None, algorithms=None, **options))]
@@ -309,16 +309,16 @@ fn simulated(
     })
 }
 
-/// How a flow stands in the middle of a simulation. Counts are from its start on.
+/// State of a flow during a simulation. Counters are since its start.
 #[pyclass(frozen, get_all, name = "FlowStatus", module = "alcc")]
 pub(crate) struct PyFlowStatus {
     /// The algorithm's window, bytes; None if it has none.
     window_bytes: Option<u64>,
     /// The simulated kernel's window, segments; None for a native sender.
     kernel_cwnd: Option<f64>,
-    /// Payload under way, bytes.
+    /// Payload in flight, bytes.
     in_flight_bytes: u64,
-    /// The last round-trip time that the sender saw, ms.
+    /// The sender's last round-trip time, ms.
     rtt_ms: Option<f64>,
     /// IP bytes that the bottleneck delivered.
     delivered_bytes: u64,
@@ -332,7 +332,7 @@ pub(crate) struct PyFlowStatus {
     sent: u64,
     /// Packets lost on the path.
     dropped: u64,
-    /// Segments sent again.
+    /// Retransmitted segments.
     retransmits: u64,
 }
 
@@ -362,7 +362,7 @@ struct Running {
     failed: bool,
 }
 
-/// A simulation that goes on step by step. Its arguments are those of simulate().
+/// A simulation that runs step by step. Its arguments are those of simulate().
 ///
 /// The window of a flow called "external" is set between steps by set_window().
 #[pyclass(frozen, module = "alcc")]
@@ -374,7 +374,7 @@ pub(crate) struct Simulation {
 }
 
 impl Simulation {
-    /// Never waits: whoever waited with Python's lock would wait for ever.
+    /// Never waits, because waiting with Python's lock would deadlock.
     fn lock(&self) -> PyResult<MutexGuard<'_, Running>> {
         let running = match self.running.try_lock() {
             Ok(running) => running,
@@ -467,7 +467,7 @@ impl Simulation {
             .as_secs_f64())
     }
 
-    /// When the measured window ends, as far as is known, s.
+    /// End of the measured window, s, as far as it is known.
     #[getter]
     fn end_s(&self) -> PyResult<f64> {
         Ok(self
@@ -478,20 +478,20 @@ impl Simulation {
             .as_secs_f64())
     }
 
-    /// The window is over: nothing more will happen.
+    /// True after the end of the window: nothing more will happen.
     #[getter]
     fn is_over(&self) -> PyResult<bool> {
         Ok(self.lock()?.simulation.is_over())
     }
 
-    /// Goes on for `span`, such as "20ms". False when the simulation is over.
+    /// Advances by `span`, such as "20ms". Returns False when the simulation is over.
     fn step(&self, py: Python<'_>, span: &Bound<'_, PyAny>) -> PyResult<bool> {
         // With none the caller's loop would never end.
         let span = self::span("step", span)?;
         self.until(py, |now| now + span)
     }
 
-    /// Goes on until `time_s`, simulated time in s. False when the simulation is over.
+    /// Advances to `time_s`, simulated time in s. Returns False when the simulation is over.
     fn run_until(&self, py: Python<'_>, time_s: &Bound<'_, PyAny>) -> PyResult<bool> {
         let time_s = number("run_until", time_s, "seconds from 0 on")?;
         if time_s.is_nan() || time_s < 0.0 {
@@ -502,12 +502,12 @@ impl Simulation {
         self.until(py, |_| Time::ZERO + Span::from_secs_f64(time_s))
     }
 
-    /// Goes on to the end.
+    /// Runs to the end.
     fn run(&self, py: Python<'_>) -> PyResult<()> {
         self.until(py, |_| Time::MAX).map(drop)
     }
 
-    /// How flow number `number`, from 0, stands now.
+    /// State of flow number `number`, from 0.
     #[pyo3(signature = (number = None), text_signature = "($self, number=0)")]
     fn flow(&self, number: Option<&Bound<'_, PyAny>>) -> PyResult<PyFlowStatus> {
         Ok((&self.status(number)?).into())
@@ -528,7 +528,7 @@ impl Simulation {
     }
 
     /// Sets the window of flow number `number`, which is called "external": bytes. Less than a
-    /// segment is a segment. It holds from the next acknowledgement on.
+    /// segment is a segment. It applies from the next acknowledgement on.
     #[pyo3(signature = (window_bytes, number = None), text_signature = "($self, window_bytes, number=0)")]
     fn set_window(
         &self,
@@ -553,7 +553,7 @@ impl Simulation {
         Ok(())
     }
 
-    /// The figures of the window so far.
+    /// Results of the window so far.
     fn result(&self) -> PyResult<PyResult_> {
         let mut running = self.lock()?;
         let report = running.simulation.report();
@@ -567,7 +567,7 @@ impl Simulation {
 }
 
 impl Simulation {
-    /// The number of a flow that there is; none: the first.
+    /// The number of an existing flow; the default is the first.
     fn number(&self, given: Option<&Bound<'_, PyAny>>) -> PyResult<usize> {
         let Some(given) = given else { return Ok(0) };
         let number = count("flow", given)?.and_then(|n| usize::try_from(n).ok());

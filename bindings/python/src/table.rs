@@ -24,7 +24,7 @@ enum Column {
 }
 
 impl Column {
-    /// `None` for what is no column.
+    /// `None` if the value is not a column.
     fn new(kind: Kind) -> Option<Self> {
         Some(match kind {
             Kind::Text => Self::Text(StringBuilder::new()),
@@ -57,7 +57,7 @@ impl Column {
 /// A table in Arrow's form.
 ///
 /// `to_polars()`, `to_pandas()` and `to_pyarrow()` copy no numbers. Any other library that takes
-/// Arrow data by the PyCapsule interface reads it too.
+/// Arrow data by the PyCapsule interface can read it, too.
 #[pyclass(frozen, module = "alcc")]
 pub(crate) struct Table(RecordBatch);
 
@@ -152,7 +152,7 @@ impl Table {
         schema.fields().iter().map(|f| f.name().clone()).collect()
     }
 
-    /// The columns as lists, by name: what plots without any data frame need.
+    /// The columns as lists, by name, for use without a data frame library.
     fn to_pydict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let columns = PyDict::new(py);
         let schema = self.0.schema();

@@ -12,9 +12,9 @@ use std::fmt::Write as _;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-/// When a link can deliver a packet of 1500 bytes: milliseconds, from the start; it repeats.
+/// Times at which a link can deliver a packet of 1500 bytes, ms from the start; they repeat.
 ///
-/// Trace(milliseconds, name="trace"): one of your own. As a `link` it is the bottleneck.
+/// Trace(milliseconds, name="trace") makes a trace from a list. As `link` it is the bottleneck.
 #[pyclass(frozen, module = "alcc")]
 pub(crate) struct Trace {
     name: String,
@@ -76,14 +76,14 @@ impl Trace {
         Ok(Self { name, trace })
     }
 
-    /// From throughput over time.
+    /// Makes a trace from throughput over time.
     ///
     /// from_rates(seconds, mbps, name="trace"): two lists. A rate holds until the next time, the
     /// last as long as the one before it.
     ///
-    /// from_rates(file, name=..., column=..., unit=..., every=...): what `alcc-lab trace convert --from
-    /// rates` reads: columns are found by their names and units, and iperf3's JSON, sabre's JSON,
-    /// NYU-METS, Irish 5G and logs of cake-autorate are known. column: name or number of the rate's,
+    /// from_rates(file, name=..., column=..., unit=..., every=...): a file as `alcc-lab trace convert --from
+    /// rates` reads it: columns are found by their names and units, and iperf3's JSON, sabre's JSON,
+    /// NYU-METS, Irish 5G and logs of cake-autorate are known. column: name or number of the rate,
     /// or "time,rate". unit: of the rate, such as "kbit". every: how long each row holds, if rows
     /// have no time.
     #[classmethod]
@@ -143,7 +143,7 @@ impl Trace {
         &self.name
     }
 
-    /// After so long it begins again, s.
+    /// Time after which the trace repeats, s.
     #[getter]
     fn period_s(&self) -> f64 {
         self.trace.period().as_secs_f64()

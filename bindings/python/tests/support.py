@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""What the tests share."""
+"""Shared code of the tests."""
 import importlib.util
 import json
 import os

@@ -11,7 +11,7 @@ NOTEBOOK = os.path.join(os.path.dirname(__file__), "..", "..", "..", "docs", "no
 
 
 def said(notebook):
-    """What the cells printed and answered; of pictures, that there is one."""
+    """Output of the cells; for pictures, the fact that there is one."""
     found = []
     for number, cell in enumerate(notebook.cells):
         for output in cell.get("outputs", []):

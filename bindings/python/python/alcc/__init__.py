@@ -5,8 +5,8 @@
     r = alcc.simulate(link="lte", flow=["verus", "cubic"], duration="60s")
     print(r.flows.to_polars())
 
-Nothing is required beside this package. `alcc.gym` needs gymnasium, `alcc.sweep` can use Dask,
-`Result.plot` needs matplotlib, and the tables know Polars, pandas and PyArrow.
+This package requires no other one. `alcc.gym` needs gymnasium, `alcc.sweep` needs PyArrow and can use
+Dask, `Result.plot` needs matplotlib, and tables can be converted for Polars, pandas and PyArrow.
 """
 from alcc._alcc import (
     Ack,
@@ -72,7 +72,7 @@ __all__ = [
 
 
 def __getattr__(name):
-    # What is seldom used is loaded when it is used.
+    # Rarely used modules are loaded on demand.
     if name == "sweep":
         from alcc._sweep import sweep
 

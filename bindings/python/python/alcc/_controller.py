@@ -10,27 +10,27 @@ if TYPE_CHECKING:
 
 
 class Controller:
-    """A congestion control. Every method answers with a window in bytes or with an alcc.Allowance.
+    """Base class of a congestion control. Every method returns a window in bytes or an alcc.Allowance.
 
-    A simulation makes an object for each flow. on_ack is required. The others are called if they
-    are there: on_start(path), on_loss(loss), on_timeout(timeout), on_timer(now_s). Until the first
-    answer the window is 10 segments; a smaller window than one segment is one segment. A dictionary
+    A simulation makes one object for each flow. on_ack is required. The other methods are called if
+    they exist: on_start(path), on_loss(loss), on_timeout(timeout), on_timer(now_s). Until the first
+    result the window is 10 segments; a window below one segment is one segment. A dictionary
     `gauges` of numbers becomes columns of the time series. The parameters of the constructor are
     options of the flow: "mine:gain=0.5".
     """
 
-    #: The answers have a rate: packets are paced.
+    #: True if the results have a rate, so that packets are paced.
     paced = False
-    #: It reacts to Ack.marked_bytes: its packets may be marked instead of dropped.
+    #: True if it reacts to Ack.marked_bytes: queues may mark its packets instead of dropping them.
     ecn = False
 
     def on_ack(self, ack: "Ack") -> "float | Allowance":
-        """Packets were acknowledged."""
+        """Called when packets are acknowledged."""
         raise NotImplementedError("a controller needs a method on_ack(self, ack)")
 
 
 def options(controller):
-    """The parameters of the constructor with their defaults, and what it needs."""
+    """The parameters of the constructor with their defaults, and the flags paced and ecn."""
     import inspect
 
     name = getattr(controller, "__qualname__", repr(controller))
@@ -63,7 +63,7 @@ def options(controller):
 
 
 def read(default, text):
-    """The value of an option, of the type that its default has."""
+    """The value of an option, with the type of its default."""
     if isinstance(default, bool):
         if text not in ("yes", "no"):
             raise ValueError("yes or no")

@@ -3,11 +3,11 @@
 
 
 class Error(Exception):
-    """Whatever this module raises."""
+    """Base class of the exceptions of this module."""
 
 
 class ScenarioError(Error, ValueError):
-    """What was asked for cannot be."""
+    """The arguments are invalid or contradict each other."""
 
 
 class SimulationError(Error, RuntimeError):
@@ -15,7 +15,7 @@ class SimulationError(Error, RuntimeError):
 
 
 class MissingPackageError(Error, ImportError):
-    """What was called needs a package that is not installed: `name` is the module."""
+    """A call needs a package that is not installed: `name` is the module."""
 
 
 class ControllerError(Error, RuntimeError):

@@ -4,7 +4,7 @@ from alcc._errors import MissingPackageError
 
 
 def needed(module, what, extra):
-    """The module, or an error that says how to get it."""
+    """Imports the module, or raises MissingPackageError that says how to install it."""
     import importlib
 
     try:

@@ -91,7 +91,7 @@ def _trace(value):
 
 
 class _Code:
-    """What classes and functions do: their code and what it refers to.
+    """The behaviour of classes and functions: their code and what it refers to.
 
     Their source would not do. What is typed at a prompt has none, and what it refers to is not in
     it: base classes, constants, helpers, variables of the function around it.

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from typing import Any
 
-#: A sweep on a cluster ends after so many seconds without a worker.
+#: Seconds without a worker after which a sweep on a cluster ends.
 NO_WORKER = 300
-#: Seconds between two questions whether there is one.
+#: Seconds between two checks for a worker.
 _LOOK = 1.0
-#: Seconds between two looks for results.
+#: Seconds between two checks for results.
 _POLL = 0.02
 
 
@@ -34,23 +34,26 @@ def sweep(
     again: bool = False,
     **common: "Any",
 ) -> "Sweep":
-    """Runs alcc.simulate for every case of `grid` and keeps the rows as Parquet files in `out`.
+    """Runs alcc.simulate for every case of `grid` and stores the rows as Parquet files in `out`.
 
-    grid: a dictionary of lists, of which every combination is a case, or a list of dictionaries.
-    common: arguments of every case.
-    client: a dask.distributed.Client. Without one the threads of this process do the work. Workers
-    need this package and no common file system. Without any worker for five minutes the sweep ends:
-    where they come later, call client.wait_for_workers(1) before.
+    grid: a dictionary of lists, where every combination is a case, or a list of dictionaries, where
+    each is a case.
+    out: the folder of the files; it is created if necessary.
+    client: a dask.distributed.Client. Without one, threads of this process run the cases. Workers
+    need this package but no common file system. The sweep fails if there is no worker for five
+    minutes; if workers start later, call client.wait_for_workers(1) first.
+    again: also run the cases again that failed in an earlier call.
+    common: arguments of every case, as of alcc.simulate.
 
-    A case whose file is there is not run again: a sweep that was stopped goes on. A worker that
-    dies loses nothing: its cases are run elsewhere. A case that fails, or that kills one worker
-    after the other, has a row with `error`. It is run again only with again=True.
+    A case whose file exists is not run again, so the same call continues a sweep that was stopped.
+    If a worker dies, other workers run its cases. A case that fails, or that kills several workers,
+    has a row with `error`.
 
-    Each row has the arguments of its case as columns: as text, numbers as numbers. An argument with
-    the name of a measured field, such as loss, is axis_loss; link, queue, flow and seed are fields
-    of every row.
+    The arguments of a case are columns of its rows: numbers as numbers, everything else as text. An
+    argument with the name of a measured field, such as loss, is the column axis_loss; link, queue,
+    flow and seed are fields of every row.
 
-    Returns a Sweep. Raises ScenarioError for a grid that is none, SimulationError for a client that
+    Returns a Sweep. Raises ScenarioError for an invalid grid, SimulationError for a client that
     fails and for a file that cannot be written.
     """
     parquet = needed("pyarrow.parquet", "alcc.sweep", "sweep")
@@ -72,7 +75,7 @@ def sweep(
     for number, path in enumerate(files):
         if not os.path.exists(path) or (again and _error(_read(parquet, path))):
             todo[number] = cases[number]
-    # Whatever ends this ends the runs under way.
+    # Running cases end with this function, also after an exception.
     with contextlib.closing(_runs(todo, keys, client)) as runs:
         for number, text, error in runs:
             table = table_of_json(text) if error is None else _failed(cases[number], error)
@@ -91,7 +94,7 @@ class Sweep:
         self.cases: "list[dict[str, Any]]" = cases
         #: The Parquet file of each case.
         self.files: "list[str]" = files
-        #: How many cases were run now; the others had a file.
+        #: Number of cases that this call ran; the others had a file.
         self.ran: int = ran
         self._tables = tables
 
@@ -103,12 +106,12 @@ class Sweep:
 
     @property
     def errors(self) -> "list[tuple[dict[str, Any], str]]":
-        """The cases that failed: (arguments, why)."""
+        """The cases that failed: (arguments, error)."""
         found = ((case, _error(table)) for case, table in zip(self.cases, self._tables))
         return [(case, why) for case, why in found if why]
 
     def to_pyarrow(self) -> "Any":
-        """All rows; the column `case` counts the cases from 0."""
+        """All rows as a pyarrow.Table; the column `case` is the number of the case, from 0."""
         arrow = needed("pyarrow", "alcc.sweep", "sweep")
         types = {}
         for table in self._tables:
@@ -123,15 +126,17 @@ class Sweep:
                 table = table.set_column(at, name, table[name].cast(texts))
             return table.add_column(0, "case", arrow.array([number] * len(table), arrow.uint64()))
 
-        # Each file says how its own rows came about.
+        # Metadata describe the rows of one file only.
         plain = (table.replace_schema_metadata(None) for table in self._tables)
         tables = [numbered(*both) for both in enumerate(plain)]
         return arrow.concat_tables(tables, promote_options="permissive")
 
     def to_polars(self) -> "Any":
+        """All rows as a polars.DataFrame, see to_pyarrow()."""
         return needed("polars", "to_polars", "polars").DataFrame(self.to_pyarrow())
 
     def to_pandas(self) -> "Any":
+        """All rows as a pandas.DataFrame, see to_pyarrow()."""
         pandas = needed("pandas", "to_pandas", "pandas")
         return self.to_pyarrow().to_pandas(types_mapper=pandas.ArrowDtype)
 
@@ -165,7 +170,7 @@ def _names(case):
 
 
 def _run(case, stop=None):
-    """What a worker does: the rows, or why there are none."""
+    """Runs a case in a worker: the rows, or the error."""
     try:
         return simulate_until(stop or Stop(), **case).to_json(), None
     except Exception as error:
@@ -173,7 +178,7 @@ def _run(case, stop=None):
 
 
 def _runs(todo, keys, client):
-    """(number, rows, error) of every case, as they come."""
+    """Yields (number, rows, error) of every case, in the order of completion."""
     if client is None:
         from concurrent.futures import ThreadPoolExecutor, as_completed
 
@@ -190,7 +195,7 @@ def _runs(todo, keys, client):
                 raise
         return
     distributed = needed("distributed", "alcc.sweep with a client", "sweep")
-    # The scheduler may still be at cancelling the same cases of a sweep before this one.
+    # The scheduler may still be cancelling the same cases of an earlier sweep.
     sweep = uuid.uuid4().hex
     try:
         numbers = {
@@ -207,7 +212,7 @@ def _runs(todo, keys, client):
         except distributed.KilledWorker as error:
             return None, f"KilledWorker: {_one_line(error)}", True
         except Exception as error:
-            # Not the case's fault: it has no row, and a sweep that is begun again runs it.
+            # The case is not the cause: it has no row, and the next sweep runs it.
             why = f"{type(error).__name__}: {_one_line(error)}"
             raise SimulationError(f"sweep: no worker could run case {numbers[future]}: {why}") from error
 
@@ -219,7 +224,7 @@ def _runs(todo, keys, client):
                 suspects[numbers[future]] = error
             else:
                 yield numbers[future], text, error
-        # Dask blames all that were on the workers. Which of several it was shows each of them alone.
+        # Dask blames all cases of a worker that died, so each of several suspects is run alone.
         for number, error in suspects.items():
             text = None
             if len(suspects) > 1:
@@ -233,7 +238,7 @@ def _runs(todo, keys, client):
 
 
 def _come(distributed, client, futures):
-    """The futures as they end. They never do without a worker: after a while that is an error."""
+    """Yields the futures as they complete; raises SimulationError after NO_WORKER s without a worker."""
     coming = distributed.as_completed(futures)
     seen = looked = time.monotonic()
     while not coming.is_empty():
@@ -252,7 +257,7 @@ def _come(distributed, client, futures):
         elif now - seen >= NO_WORKER:
             raise SimulationError(
                 f"sweep: wait for {coming.count()} cases: the cluster has had no worker for {NO_WORKER} s: "
-                "start workers, and the same call goes on"
+                "start workers, and the same call continues"
             )
 
 
@@ -269,7 +274,7 @@ def _text(value):
 
 #: Arguments that are fields of every row.
 _FIELDS = ("link", "queue", "flow", "seed")
-#: Arguments that rows say as they were configured, and the column. A row of a failed case has none.
+#: Arguments with a column of the configured value. It is empty in the row of a failed case.
 _CONFIGURED = {
     "loss": "axis_loss",
     "loss_up": "loss_up",
@@ -329,7 +334,7 @@ def _read(parquet, path):
 
 
 def _write(parquet, table, path):
-    """Whole or not at all, whenever the process dies, and whoever else writes it."""
+    """Writes the file atomically, also if the process dies or another one writes it."""
     own = f"{path}.{os.urandom(8).hex()}.tmp"
     try:
         parquet.write_table(table, own)
@@ -339,5 +344,5 @@ def _write(parquet, table, path):
             os.remove(own)
         raise SimulationError(
             f"sweep: {path}: cannot be written ({_one_line(error)}): the cases before have their files; "
-            "make room, and the same call goes on"
+            "make room, and the same call continues"
         ) from error

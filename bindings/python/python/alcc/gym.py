@@ -13,7 +13,7 @@ np = needed("numpy", "alcc.gym", "gym")
 MSS = 1472
 #: Bounds of the window, bytes: one segment and 64 MiB.
 WINDOWS = (MSS, 64 << 20)
-#: What an observation has, in order.
+#: Values of an observation, in order.
 OBSERVATIONS = (
     "throughput_mbps",
     "rtt_ms",
@@ -25,17 +25,17 @@ OBSERVATIONS = (
 
 
 class Env(gymnasium.Env):
-    """One flow called "external" on a simulated path; further flows are its company.
+    """One flow called "external" on a simulated path, with other flows beside it.
 
-    action: an array with one number from -1 to 1; beyond that the nearest of these counts. The
-    window is multiplied by 2 to this power.
+    action: an array with one number from -1 to 1; values beyond are clipped. The window is
+    multiplied by 2 to this power.
     observation: OBSERVATIONS, over the step, as the sender sees them: acknowledged payload in
     Mbit/s, last and smallest round-trip time in ms, packets found lost / packets that left the
     network, window and bytes in flight in segments. Round-trip times are 0 before the first one is
-    known. oracle=True gives throughput and loss at the
-    bottleneck at that moment instead, which no sender can know.
-    reward: log(throughput) - log(rtt / smallest rtt) - 10 * loss, or what `reward` makes of a
-    dictionary of the observations.
+    known. With oracle=True, throughput and loss are those of the bottleneck at that
+    moment, which a sender cannot know.
+    reward: log(throughput) - log(rtt / smallest rtt) - 10 * loss, or the result of the function
+    `reward` of a dictionary of the observations.
 
     step: simulated time between two actions. The other arguments are those of alcc.simulate;
     `flow` are the other flows.
@@ -43,13 +43,13 @@ class Env(gymnasium.Env):
     reset(seed=N) seeds the scenario and the generator np_random. Without a seed each episode draws
     its scenario's seed from np_random, so losses and synthetic channels differ from episode to
     episode. reset(options={"link": "24mbit", "queue": "codel"}) changes arguments of alcc.simulate
-    for this episode; "step" is the time between actions there, too. What is refused changes nothing.
-    Steps of a link are its own: link={"rate": "12mbit", "step": "5s:rate=4mbit"}.
+    for this episode; "step" is the time between actions there, too. Invalid options change nothing.
+    Changes of a link are part of it: link={"rate": "12mbit", "step": "5s:rate=4mbit"}.
 
     Registered as "alcc/Flow-v0" for gymnasium.make and make_vec once alcc.gym is imported.
 
     Raises ScenarioError for wrong arguments and options. step raises
-    gymnasium.error.InvalidAction for other shapes and what is not a number. It raises ResetNeeded
+    gymnasium.error.InvalidAction for another shape and for NaN. It raises ResetNeeded
     before the first reset and after the end of an episode. It raises RewardError for a reward that
     raises or is not a finite number.
     """
@@ -74,13 +74,13 @@ class Env(gymnasium.Env):
         self._step = step
         self._reward = reward or default_reward
         self._oracle = bool(oracle)
-        # Of the first episode, if its reset has none.
+        # Seed of the first episode, unless its reset has one.
         self._first_seed = options.get("seed")
         most = np.finfo(np.float32).max
         self.action_space = gymnasium.spaces.Box(-1.0, 1.0, (1,), np.float32)
         self.observation_space = gymnasium.spaces.Box(0.0, most, (len(OBSERVATIONS),), np.float32)
         self._simulation = None
-        # A wrong argument is found here and not in the first reset.
+        # Checks the arguments here and not in the first reset.
         Simulation(**self._options).step(step)
 
     def reset(self, *, seed=None, options=None):
@@ -90,7 +90,7 @@ class Env(gymnasium.Env):
         step = chosen.pop("step", self._step)
         is_number = isinstance(seed, int) and seed >= 0
         if options or is_number:
-            # What is wrong is refused before it seeds anything.
+            # Invalid options are refused before anything is seeded.
             trial = dict(self._options, seed=seed if is_number else 0, **chosen)
             Simulation(**trial).step(step)
         super().reset(seed=seed)
@@ -125,7 +125,7 @@ class Env(gymnasium.Env):
         goes_on = self._simulation.step(self._span)
         observation, values = self._observe()
         reward = self._rewarded(dict(zip(OBSERVATIONS, values)))
-        # The end of the window is a limit of time and no end of the task.
+        # The end of the window truncates the episode; the task has no terminal state.
         return observation, reward, False, not goes_on, {}
 
     @property
@@ -174,7 +174,7 @@ class Env(gymnasium.Env):
 
 
 def _number(value):
-    """NaN for what is none: a text with a number in it is none either."""
+    """The value as a float; NaN if it is not a number. A text is not a number."""
     try:
         return math.nan if isinstance(value, (str, bytes)) else float(value)
     except (TypeError, ValueError, OverflowError):
@@ -182,7 +182,7 @@ def _number(value):
 
 
 def _shown(value):
-    # It may be what a network gave for many environments: its beginning will do.
+    # Cut, because it may be the output of a network for many environments.
     try:
         return " ".join(repr(value).split())[:60]
     except Exception:

@@ -21,7 +21,7 @@ import org.alcc.transfer.Resuming;
 public final class AlccApp extends Application {
     private static final String SESSION = "session";
 
-    /** What is recorded. */
+    /** Plan of the recording. */
     Plan plan = Plan.saturate(60_000, 10_000);
     private Upload upload;
     private ChannelRecording recording;
@@ -47,7 +47,7 @@ public final class AlccApp extends Application {
         foreground();
     }
 
-    /** What the user said last. */
+    /** The user's last input. */
     SharedPreferences said() {
         return getSharedPreferences("said", MODE_PRIVATE);
     }

@@ -59,7 +59,7 @@ final class ChannelRecording {
         }
     }
 
-    /** What came stays. */
+    /** Stops; received data is kept. */
     synchronized void stop() {
         stopped = true;
         if (recorder != null) {
@@ -83,7 +83,7 @@ final class ChannelRecording {
         return job;
     }
 
-    /** What came; null: nothing yet. */
+    /** The recording; null if there is none yet. */
     synchronized Recording result() {
         return result;
     }

@@ -19,7 +19,7 @@ final class Curve {
     private final long[] values;
     private final int most;
     private int count;
-    /** One of so many that are offered is kept. */
+    /** Every {@code stride}th offered point is kept. */
     private int stride = 1;
     private int offered;
 

@@ -8,7 +8,7 @@ import org.alcc.cc.Copa;
 import org.alcc.cc.Fixed;
 import org.alcc.cc.Mdi;
 
-/** What the user asked for: which server, and how the sender decides. */
+/** Settings of an upload: the server, and the sender's algorithm. */
 final class Job {
     static final int PORT = 9700;
     /** As the screen lists them. */

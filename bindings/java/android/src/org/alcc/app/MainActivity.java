@@ -46,7 +46,7 @@ public final class MainActivity extends Activity {
     private Uri file;
     private String name = "";
     private long size = -1;
-    /** What was wrong with the last wish; it stands until the next one. */
+    /** The error of the last request; it is shown until the next one. */
     private String told = "";
 
     @Override

@@ -22,7 +22,7 @@ final class Upload {
         READY,
         /** Bytes are on their way. */
         SENDING,
-        /** There is no connection; another one is tried. */
+        /** There is no connection; a new one is tried. */
         WAITING,
         PAUSED,
         /** The receiver has everything, and its hash is right. */
@@ -30,7 +30,7 @@ final class Upload {
         FAILED
     }
 
-    /** A receiver keeps what it has for an hour; who waits longer than this is told instead. */
+    /** Limit of a pause: a receiver keeps its data for an hour, so a longer pause is an error. */
     private static final long PATIENCE_MS = 600_000;
     private static final int CONNECT_MS = 10_000;
     private static final long SAMPLE_MS = 250;
@@ -42,12 +42,12 @@ final class Upload {
     private final Curve curve = new Curve(SAMPLES);
     private State state = State.READY;
     private String problem = "";
-    /** The thread that sends; another one means that this one has been told to end. */
+    /** The sending thread; if it is another one, this thread must end. */
     private Thread worker;
     private Thread sampler;
     private Socket socket;
     private Connection connection;
-    /** What the receiver had when the connection began. */
+    /** Bytes that the receiver had when the connection began. */
     private long before;
     private long acked;
     private int connections;
@@ -55,7 +55,7 @@ final class Upload {
 
     /**
      * @param source the file's content from its beginning, for each connection
-     * @param session 16 random bytes, kept by who wants to go on after the end of the program
+     * @param session 16 random bytes, stored if the upload should be resumable after the end of the program
      * @param known whether the session may have sent something before
      */
     Upload(Job job, Resuming.Source source, long size, byte[] session, boolean known) {
@@ -64,7 +64,7 @@ final class Upload {
         resuming = new Resuming(new Opener(), source, size, session, known);
     }
 
-    /** Begins, or goes on after a pause or a failure. */
+    /** Begins, or resumes after a pause or a failure. */
     synchronized void start() {
         if (state == State.READY || state == State.PAUSED || state == State.FAILED) {
             if (began == 0) {
@@ -79,7 +79,7 @@ final class Upload {
         }
     }
 
-    /** What the receiver has stays there. */
+    /** Pauses; the receiver keeps its data. */
     synchronized void pause() {
         if (state == State.SENDING || state == State.WAITING) {
             state = State.PAUSED;
@@ -87,7 +87,7 @@ final class Upload {
         }
     }
 
-    /** The old network is gone, or a better one is there: goes on over a new connection, at once. */
+    /** The old network is gone, or a better one is available: resumes over a new connection at once. */
     synchronized void networkChanged() {
         if (state == State.SENDING || state == State.WAITING) {
             Thread old = worker;
@@ -111,7 +111,7 @@ final class Upload {
         worker.start();
     }
 
-    /** The worker is told to end: what it waits for ends. */
+    /** Ends the worker and its waits. */
     private void stop() {
         worker.interrupt();
         if (connection != null) {
@@ -138,7 +138,7 @@ final class Upload {
         return state;
     }
 
-    /** Why it failed, or why there is no connection; empty: nothing. */
+    /** Reason of the failure or of the missing connection; empty if there is none. */
     synchronized String problem() {
         return problem;
     }

@@ -19,7 +19,9 @@ import android.os.IBinder;
 import android.os.Looper;
 import android.os.PowerManager;
 
-/** Keeps the process in the foreground while an upload or a recording runs, and tells the upload of another network. */
+/**
+ * Keeps the process in the foreground while an upload or a recording runs, and notifies the upload of network changes.
+ */
 public final class UploadService extends Service {
     private static final int NOTIFICATION = 1;
     private static final String CHANNEL = "uploads";
@@ -106,7 +108,7 @@ public final class UploadService extends Service {
         return (ConnectivityManager) getSystemService(Context.CONNECTIVITY_SERVICE);
     }
 
-    /** Which network is in use; empty: none. Newer ways to ask are not in API 21. */
+    /** The network in use; empty if there is none. Newer calls are not in API 21. */
     @SuppressWarnings("deprecation")
     private String network() {
         NetworkInfo info = connectivity().getActiveNetworkInfo();

@@ -10,7 +10,7 @@ import org.alcc.record.Recorded;
 import org.alcc.record.Recording;
 import org.alcc.transfer.Resuming;
 
-/** What the app does, as a program of its own: it runs behind the emulated link. With a pause in the middle. */
+/** The work of the app as a program, which runs behind the emulated link, with a pause in the middle. */
 public final class OverALink {
     private OverALink() { }
 

@@ -31,7 +31,7 @@ public class OverALinkTest {
         over("mdi");
     }
 
-    /** Opportunities of a link whose rate is another one each second, for so many seconds. */
+    /** Opportunities of a link with one rate for each second. */
     private File link(String name, int... perSecond) throws Exception {
         File file = folder.newFile(name);
         StringBuilder text = new StringBuilder();
@@ -109,7 +109,7 @@ public class OverALinkTest {
         }
     }
 
-    /** Left out where there are no namespaces. */
+    /** Skipped on systems without namespaces. */
     private static String said(Alcc emulate) throws Exception {
         boolean can = emulate.end() != 2
             || !(emulate.all().contains("namespace") || emulate.all().contains("device"));

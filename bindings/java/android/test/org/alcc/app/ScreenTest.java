@@ -284,7 +284,7 @@ public class ScreenTest {
         service.destroy();
     }
 
-    /** What TalkBack reads: everything that can be touched says what it is. */
+    /** Everything that can be touched has a description for TalkBack. */
     @Test
     public void everythingHasWords() {
         silent((ViewGroup) screen.get().getWindow().getDecorView());

@@ -11,7 +11,7 @@ import java.util.ArrayList;
 import java.util.List;
 import org.junit.Test;
 
-/** What neither the compiler nor the signatures of API 21 see. */
+/** Checks of the class files that neither the compiler nor the signatures of API 21 make. */
 public class ClassesTest {
     private static void find(File folder, List<File> classes) {
         for (File file : folder.listFiles()) {

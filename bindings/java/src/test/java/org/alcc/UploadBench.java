@@ -74,7 +74,9 @@ public final class UploadBench {
             ratios[ratios.length / 2], ratios[0], ratios[ratios.length - 1]);
     }
 
-    /** A file of so many megabytes in programs of their own: what a user pays, the JVM's start and compiler as well. */
+    /**
+     * A file of this many megabytes in separate programs, including the JVM's start and compiler, as a user runs them.
+     */
     private static void whole(String host, int port, int pairs, String algorithm, int megabytes) throws Exception {
         File file = File.createTempFile("upload", null);
         try {

@@ -14,7 +14,7 @@ public final class Budget extends Controller {
     private long mss = 1448;
     private boolean starting = true;
     private double window = BUDGET_INITIAL;
-    /** What is added to a small window before it is cut to whole packets: 0 to 1. */
+    /** Fraction added to a small window before it is rounded down to whole packets: 0 to 1. */
     private double phase;
     private final Service service = new Service();
     private final Drains drains = new Drains();

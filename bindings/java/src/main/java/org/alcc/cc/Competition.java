@@ -21,7 +21,7 @@ final class Competition {
         drainedAt = now;
     }
 
-    /** Packets; 0 if nobody else keeps the queue. */
+    /** Packets; 0 if no other flow fills the queue. */
     double window() {
         return window;
     }

@@ -2,7 +2,7 @@
 package org.alcc.cc;
 
 /**
- * A congestion control algorithm for one flow whose losses somebody else repairs: TCP, below the in-band format.
+ * A congestion control algorithm for one flow whose losses another layer repairs: TCP, below the in-band format.
  *
  * <p>Times are nanoseconds since an origin that the host chooses, never negative. They never decrease from call to
  * call, and calls may be late. Events of one instant come in this order: {@link #acked}, {@link #timer}, then

@@ -98,7 +98,7 @@ public final class Copa extends Controller {
         return queueing <= 0 ? COPA_MAX_WINDOW : seconds(standing.get()) / (delta * queueing);
     }
 
-    /** What the window makes, packets per second. */
+    /** Rate of the window, packets per second. */
     private double made() {
         // After a change of path the smoothed round trip may still be that of the old one.
         return window / Math.max(smoothed, seconds(drains.base()));

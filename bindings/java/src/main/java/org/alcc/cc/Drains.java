@@ -8,7 +8,7 @@ import static org.alcc.cc.Constants.*;
  * of three seconds of the host's clock. So the flows of one host drain together, and all see the path empty.
  */
 final class Drains {
-    /** What a packet's return changed. */
+    /** Results of {@link #step}. */
     static final int NOTHING = 0;
     static final int BEGINS = 1;
     static final int AGAIN = 2;
@@ -90,8 +90,8 @@ final class Drains {
     }
 
     /**
-     * A packet sent at {@code sentAt} is back. No drain begins unless {@code may}, and at every so many multiples of the
-     * period, with 0 at once.
+     * Processes the return of a packet sent at {@code sentAt}. A drain begins only if {@code may}, and at every
+     * multiple {@code every} of the period; 0: at once.
      */
     int step(long now, long sentAt, boolean may, int every) {
         boolean turned = now / DRAINS_PERIOD != turn && now / DRAINS_PERIOD % Math.max(every, 1) == 0;

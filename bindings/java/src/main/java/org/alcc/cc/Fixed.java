@@ -7,7 +7,7 @@ public final class Fixed extends Controller {
     private long mss = 1;
 
     /**
-     * A window of so many packets.
+     * A fixed window.
      *
      * @param packets in flight, 1 to 1000000
      * @throws IllegalArgumentException if it is another number

@@ -144,7 +144,7 @@ public final class Levels {
         return new Levels(bounds, tables);
     }
 
-    /** The table of a delay that is so many times the smallest. */
+    /** The table of a delay of {@code ratio} times the smallest. */
     Matrix at(double ratio) {
         int level = 0;
         while (level < bounds.length && bounds[level] < ratio) {

@@ -71,7 +71,7 @@ public final class Matrix {
         }
     }
 
-    /** What was seen with this change of delay whatever was before it; failing that, hold. */
+    /** Observations of this change of delay after any earlier change; without any, hold. */
     private double[] anywhere(int next, int seen) {
         double[] mean = new double[windows];
         int count = 0;

@@ -44,7 +44,7 @@ final class Route {
         }
     }
 
-    /** What the shorter route carried, packets per second. */
+    /** Rate of the shorter route, packets per second. */
     double before() {
         return before;
     }
@@ -53,7 +53,7 @@ final class Route {
         return jumpedAt >= 0;
     }
 
-    /** The jump lasts: a drain tells whether the route is longer. */
+    /** True if the jump lasts: a drain shows whether the route is longer. */
     boolean isDue(long now) {
         return jumpedAt >= 0 && now - jumpedAt > ROUTE_LASTS;
     }

@@ -5,7 +5,10 @@ import static org.alcc.cc.Constants.*;
 
 import java.util.Arrays;
 
-/** What the path delivers, packets per second: the quantile of how it comes, and its mean. An outage ages nothing. */
+/**
+ * Delivery rate of the path, packets per second: a quantile of its variation, and its mean. It does not age in an
+ * outage.
+ */
 final class Service {
     private final float[] packets = new float[SERVICE_KEPT];
     private final float[] samples = new float[SERVICE_SAMPLES];
@@ -49,7 +52,7 @@ final class Service {
     }
 
     private void close(long next, long base, long rtt) {
-        // The samples that are kept look back at so many buckets.
+        // The stored samples look back this many buckets.
         long seen = next - SERVICE_KEPT - SERVICE_SAMPLES;
         if (seen > bucket) {
             // Nothing came in any of them.

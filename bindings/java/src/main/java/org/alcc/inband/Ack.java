@@ -54,7 +54,7 @@ public final class Ack {
         return time;
     }
 
-    /** @return microseconds from then until the frame was made; 2^24 - 1: so much or more */
+    /** @return microseconds from then until the frame was made; at most 2^24 - 1, which stands for longer times, too */
     public int hold() {
         return hold;
     }

@@ -7,7 +7,7 @@ import java.io.IOException;
 public final class AlccException extends IOException {
     private static final long serialVersionUID = 1L;
 
-    /** What went wrong. */
+    /** Kinds of errors. */
     public enum Kind {
         /** The peer does not speak ALCC. */
         FOREIGN,
@@ -19,13 +19,13 @@ public final class AlccException extends IOException {
         SILENT,
         /** The stream below ended before the peer had said so. */
         CUT,
-        /** The peer ended the connection; {@link AlccException#reason()} tells why. */
+        /** The peer ended the connection; {@link AlccException#reason()} has the reason. */
         CLOSED,
         /** The peer's algorithm needs a receiver module, and this library has none. */
         RECEIVER_MODULE,
         /** It was given up at this end, or written after the end. */
         GIVEN_UP,
-        /** The stream below failed; the cause tells how. */
+        /** The stream below failed; see the cause. */
         STREAM
     }
 
@@ -71,7 +71,7 @@ public final class AlccException extends IOException {
         return new AlccException(Kind.STREAM, "the stream below failed: " + cause.getMessage(), -1, cause);
     }
 
-    /** The same again, with the stack of who asks now. A cause has the first stack already, and is printed once. */
+    /** The same error with the stack of the present caller. The cause has the first stack and is printed once. */
     AlccException again() {
         AlccException again = new AlccException(kind, getMessage(), reason, getCause());
         if (getCause() == null) {

@@ -3,10 +3,10 @@ package org.alcc.inband;
 
 import java.util.Arrays;
 
-/** What has arrived and when, for the next acknowledgement. */
+/** Arrivals and their times, for the next acknowledgement. */
 final class Arrivals {
     private static final int MAX_24 = (1 << 24) - 1;
-    /** A shorter pause is not told: what follows it counts as evenly spread. */
+    /** A shorter pause is not reported: the bytes after it count as evenly spread. */
     private static final long MAX_GAP = 2_000_000;
 
     /** Since the last acknowledgement, ascending; the first is its position. */
@@ -21,7 +21,7 @@ final class Arrivals {
         return position;
     }
 
-    /** @return bytes that no acknowledgement has told of */
+    /** @return bytes that no acknowledgement has reported */
     long untold() {
         return position - told;
     }

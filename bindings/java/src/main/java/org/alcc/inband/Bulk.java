@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 package org.alcc.inband;
 
-/** Whether so much comes that pauses let a reading bring more. */
+/** Detects bulk data, for which pauses let a reading get more. */
 final class Bulk {
-    /** So much within so many nanoseconds. */
+    /** Threshold: bytes per time (nanoseconds). */
     private static final int BYTES = 16 * 1024;
     private static final long OVER = 10_000_000;
 
-    /** What has come since then, and whether as much came before. */
+    /** Bytes since then, and whether as many came before. */
     private long counted;
     private long count;
     private boolean streams;

@@ -221,7 +221,9 @@ public final class ChannelConnection implements Closeable {
         return session.stats();
     }
 
-    /** Lets go: what is not acknowledged may be lost. The peer is told, if the channel takes it at once. */
+    /**
+     * Closes without waiting: unacknowledged data may be lost. The peer is notified if the channel accepts it at once.
+     */
     @Override
     public void close() {
         session.letGo();

@@ -36,7 +36,9 @@ public final class Connection implements Closeable {
     private static final int INPUT = 64 * 1024;
     /** A writer that reads looks up after this. Each time-out costs an exception. */
     private static final long MAX_LEAD = 20_000_000;
-    /** The reader takes over when nobody has read for so long; sooner if somebody waits for data, or writers stop. */
+    /**
+     * Time without a read after which the reader thread takes over; earlier if a call waits for data, or writers stop.
+     */
     private static final long MAX_UNREAD = 250_000_000;
     private static final long MAX_UNREAD_WANTED = 20_000_000;
     private static final byte[] NOTHING = new byte[0];
@@ -47,10 +49,10 @@ public final class Connection implements Closeable {
     private final OutputStream out;
     private final Session session;
     private final ReentrantLock lock = new ReentrantLock();
-    /** Somebody waits for payload, or for room, an acknowledgement or the socket. */
+    /** A call waits for payload, or for room, an acknowledgement or the socket. */
     private final Condition readable = lock.newCondition();
     private final Condition writable = lock.newCondition();
-    /** Somebody waits until nobody is busy. */
+    /** A call waits until no other is busy. */
     private final Condition free = lock.newCondition();
     /** The reader waits for others to read no more. */
     private final Condition idle = lock.newCondition();
@@ -76,11 +78,11 @@ public final class Connection implements Closeable {
     private boolean closed;
     /** The socket is closed. */
     private boolean over;
-    /** It is always the peer's turn while somebody waits. */
+    /** It is always the peer's turn while a call waits. */
     private boolean expectsProgress;
     /** Calls of the application that wait. */
     private int calls;
-    /** What had moved when somebody looked last, and since when it is so or the first of these calls waits. */
+    /** Progress at the last check, and the time since which it is unchanged or the first of these calls waits. */
     private long moved;
     private long movedAt;
     private boolean hasHelper;
@@ -170,7 +172,10 @@ public final class Connection implements Closeable {
         }
     }
 
-    /** Lock held: ends it if somebody has waited too long. The reader looks, as a writer may wait in the socket. */
+    /**
+     * Lock held: ends it if a call has waited too long. The reader checks this, because a writer may wait in the
+     * socket.
+     */
     private void checkProgress(long now) {
         long progress = session.progress();
         if (progress != moved || calls == 0) {
@@ -190,7 +195,7 @@ public final class Connection implements Closeable {
         }
     }
 
-    /** Lock held: waits until then, or until somebody has a reason. */
+    /** Lock held: waits until then, or until a notification. */
     private void await(Condition condition, long until) throws AlccException {
         long left = until - now();
         if (left <= 0) {
@@ -358,7 +363,7 @@ public final class Connection implements Closeable {
     }
 
     /**
-     * Ends the data of this direction, and waits until all of it is acknowledged. The other direction goes on.
+     * Ends the data of this direction, and waits until all of it is acknowledged. The other direction continues.
      *
      * @param millis at most this long
      * @return true if it is acknowledged; false if the time is over, then it may be called again
@@ -465,7 +470,7 @@ public final class Connection implements Closeable {
         }
     }
 
-    /** Lock held: nobody waits any more. */
+    /** Lock held: wakes all waiting calls. */
     private void shut() {
         over = true;
         wanted.signalAll();
@@ -486,7 +491,7 @@ public final class Connection implements Closeable {
      */
     private void take(int n, IOException failure, long since, long heard) {
         long now = now();
-        // Before these acknowledgements: they may tell of all that was under way.
+        // Read before these acknowledgements, which may cover everything in flight.
         boolean upload = session.isUpload(now);
         if (n > 0) {
             session.received(since, heard, now, now, ByteBuffer.wrap(read, 0, n));
@@ -512,7 +517,7 @@ public final class Connection implements Closeable {
         }
     }
 
-    /** Lock held, after the answers: who hears of an error may close the connection. */
+    /** Lock held, called after the answers, because a caller that gets an error may close the connection. */
     private void tell() {
         if (session.unread() > 0 || session.isAtEnd()) {
             readable.signal();
@@ -694,7 +699,7 @@ public final class Connection implements Closeable {
             }
         }
 
-        /** What comes meanwhile is read and acknowledged as one. */
+        /** Waits, so that everything that arrives meanwhile is read and acknowledged as one. */
         private void rest(long until) {
             for (long left = until - now(); left > 0; left = until - now()) {
                 LockSupport.parkNanos(left);

@@ -5,15 +5,15 @@ import java.util.Arrays;
 import org.alcc.cc.AckBatch;
 import org.alcc.cc.Controller;
 
-/** What one direction has under way, and the algorithm that decides about it. No I/O and no clock. */
+/** Packets in flight in one direction, and the algorithm that controls them. No I/O and no clock. */
 final class Flow {
     /** A write becomes no more records than this: the algorithm looks at each. */
     private static final int RECORDS_PER_WRITE = 8;
     /** Nor is one shorter than this part of what is under way: a finer grain of round trips decides nothing. */
     private static final int RECORDS_PER_FLIGHT = 16;
-    /** The mean of what is not heard of, nanoseconds. */
+    /** Mean of the bytes that arrived without a report, over this time, nanoseconds. */
     private static final double UNHEARD_OVER = 100_000_000;
-    /** Longer than a peer may wait to tell: a pause of this program, not how late it usually is. */
+    /** Maximum delay of a peer's report: a longer pause is one of this program and not its usual lateness. */
     private static final long MAX_UNHEARD = 50_000_000;
     /** From here on short records share one, so that memory is bounded. */
     private static final int MAX_RECORDS = 8192;
@@ -54,7 +54,9 @@ final class Flow {
     private long exactSmallest;
     private long gateClosed;
 
-    /** Bytes that had arrived and were not heard of, in the mean: the peer told late, or nobody read here. */
+    /**
+     * Mean of the bytes that had arrived and were not reported yet: the peer reported late, or this program read late.
+     */
     private double unheard;
     /** Of what has been heard of since then: bytes times nanoseconds. */
     private double heardLate;
@@ -136,7 +138,9 @@ final class Flow {
         return window + Math.min((long) unheard, Long.MAX_VALUE - window);
     }
 
-    /** {@code late}: of bytes just heard of, bytes times nanoseconds that they were in neither the path nor known. */
+    /**
+     * {@code late}: of the bytes just reported, bytes times nanoseconds that they were in neither the path nor known.
+     */
     private void heard(double late) {
         heardLate += late;
         long span = now - heardAt;

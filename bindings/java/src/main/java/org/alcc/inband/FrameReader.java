@@ -30,10 +30,10 @@ public final class FrameReader {
     private AlccException failed;
 
     /**
-     * Takes all bytes of {@code in} and tells what they are.
+     * Takes all bytes of {@code in} and passes their frames to {@code sink}.
      *
      * @param in what has come
-     * @param sink hears it
+     * @param sink gets the frames
      * @throws AlccException PROTOCOL; from then on each call throws it again
      */
     public void feed(ByteBuffer in, FrameSink sink) throws AlccException {
@@ -90,7 +90,7 @@ public final class FrameReader {
         return (long) (kept[at] & 255) << 24 | u24(at + 1);
     }
 
-    /** What must be there before it is known what a frame is: bytes after its head. */
+    /** Bytes after the head that are needed before the type of a frame is known. */
     private int wanted(int type, int length) throws AlccException {
         boolean right;
         int wanted = length;

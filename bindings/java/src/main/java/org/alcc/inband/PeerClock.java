@@ -11,7 +11,7 @@ final class PeerClock {
     private static final int MAX_24 = (1 << 24) - 1;
     private static final long NONE = Long.MAX_VALUE;
 
-    /** Nanoseconds of the peer's clock, which is told modulo 2^32 microseconds. */
+    /** Nanoseconds of the peer's clock, which is sent modulo 2^32 microseconds. */
     private long made;
     private int last;
     private boolean begun;

@@ -24,7 +24,7 @@ public final class Pin implements X509TrustManager {
      * @param fingerprint SHA-256 of the certificate, 64 hexadecimal digits, with colons or without: what {@code alcc
      *     recv} prints
      * @return gives sockets to {@link Connection#connect}
-     * @throws IllegalArgumentException if it is no fingerprint
+     * @throws IllegalArgumentException if it is not a fingerprint
      * @throws GeneralSecurityException if this Java has no TLS
      */
     public static SSLContext sha256(String fingerprint) throws GeneralSecurityException {

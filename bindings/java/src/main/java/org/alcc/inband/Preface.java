@@ -5,7 +5,7 @@ import java.nio.ByteBuffer;
 import java.nio.charset.CharacterCodingException;
 import java.nio.charset.Charset;
 
-/** What each direction begins with. */
+/** The bytes at the start of each direction. */
 public final class Preface {
     /** Longest name of an algorithm, bytes of UTF-8. */
     public static final int MAX_NAME = 200;

@@ -7,10 +7,10 @@ import org.alcc.cc.Controller;
 /** The receiving direction of a session. */
 final class Receiving implements FrameSink {
     private static final long MAX_48 = (1L << 48) - 1;
-    /** So many bytes are told of at once, however short the time since the last acknowledgement. */
+    /** Maximum number of bytes without an acknowledgement, however short the time since the last one. */
     private static final int MAX_UNTOLD = 65536;
 
-    /** Who has sent nothing for so long only acknowledges, nanoseconds. */
+    /** Time without data after which a peer only acknowledges, nanoseconds. */
     private static final long QUIET = 100_000_000;
 
     private final Session session;
@@ -19,7 +19,7 @@ final class Receiving implements FrameSink {
     private final ByteQueue unread = new ByteQueue();
     private long interval;
     private long position;
-    /** The peer may send up to here, and has been told so up to there. */
+    /** Limit of the peer's data, and the limit that was last announced. */
     private long edge;
     private long toldEdge;
     private boolean peerEnded;

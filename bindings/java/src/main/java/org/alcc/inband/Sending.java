@@ -9,9 +9,9 @@ final class Sending {
     private static final int OVERHEAD = 8;
     /** A frame at most: it holds back the answers behind it. */
     private static final int MAX_FRAME = 16 * 1024;
-    /** What is paced leaves in parts of so much time, nanoseconds: a wake-up for each packet would cost more. */
+    /** Interval of paced bursts, nanoseconds: a wake-up for each packet would cost more. */
     private static final long PACING_INTERVAL = 5_000_000;
-    /** Acknowledgements wait so long at most to be read together, and this part of a round trip. */
+    /** Maximum time that acknowledgements wait to be read together, nanoseconds, and its part of a round trip. */
     private static final long MAX_READ_INTERVAL = 5_000_000;
     private static final int READS_PER_ROUND = 4;
     /** With less under way acknowledgements are few. */
@@ -19,7 +19,7 @@ final class Sending {
     private static final byte[] NO_TAG = new byte[0];
     private static final long MAX_48 = (1L << 48) - 1;
     private static final int MAX_24 = (1 << 24) - 1;
-    /** No CLOSE has been asked for; one is wanted; it has left. */
+    /** State of CLOSE: not requested; requested; sent. */
     private static final int OPEN = 0;
     private static final int WANTED = 1;
     private static final int SENT = 2;
@@ -113,7 +113,7 @@ final class Sending {
         return flow == null ? pacedUntil : Math.min(pacedUntil, flow.nextTimer());
     }
 
-    /** What is wrong with it; null: nothing. */
+    /** The error in the acknowledgement; null if there is none. */
     String acknowledged(long since, long at, long now, Ack ack) {
         if (flow == null) {
             return "an acknowledgement before the preface";
@@ -160,7 +160,7 @@ final class Sending {
         return Math.min(flow.smoothed() / READS_PER_ROUND, MAX_READ_INTERVAL);
     }
 
-    /** What the pacer lets go now, bytes. */
+    /** Bytes that the pacer permits now. */
     private long pace(long now) {
         long rate = flow.rate();
         if (rate <= 0) {

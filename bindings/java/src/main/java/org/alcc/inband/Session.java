@@ -185,7 +185,7 @@ public final class Session {
         return receiving.peerEnded() && sending.isDataAcknowledged();
     }
 
-    /** Ends it: the peer is told with the next output. */
+    /** Ends it: the peer is notified with the next output. */
     public void abort() {
         fail(new AlccException(AlccException.Kind.GIVEN_UP, "the connection was given up at this end"));
     }
@@ -287,7 +287,7 @@ public final class Session {
         return receiving.received() + (sending.flow() == null ? 0 : sending.flow().acked());
     }
 
-    /** Somebody has waited for the peer for so long, and nothing has moved, nanoseconds. */
+    /** Fails, because a call has waited for the peer this long without progress, nanoseconds. */
     void stalled(long nanos) {
         fail(new AlccException(AlccException.Kind.SILENT, "nothing moved for " + nanos / 1_000_000 + " ms"));
     }
@@ -324,7 +324,7 @@ public final class Session {
         return receiving.isQuiet(now);
     }
 
-    /** So long they may wait to be read together, nanoseconds. */
+    /** Time that acknowledgements may wait to be read together, nanoseconds. */
     long readInterval() {
         return sending.readInterval();
     }
@@ -334,7 +334,7 @@ public final class Session {
         return pendingClose >= 0 && prefaceSent || isOpen() && !streamOver && receiving.hasAnswer(now);
     }
 
-    /** What has not been told is told with the next output. */
+    /** Acknowledges everything that has arrived with the next output. */
     void acknowledge(long now) {
         receiving.acknowledge(now);
     }

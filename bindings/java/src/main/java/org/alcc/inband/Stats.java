@@ -3,7 +3,7 @@ package org.alcc.inband;
 
 import org.alcc.cc.Controller;
 
-/** What a connection did and knows, at one moment. */
+/** Counters and estimates of a connection at one instant. */
 public final class Stats {
     private final long[] values;
 

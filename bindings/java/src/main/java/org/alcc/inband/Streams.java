@@ -5,7 +5,7 @@ import java.io.IOException;
 import java.io.InputStream;
 import java.io.OutputStream;
 
-/** What a {@link Connection} looks like to programs that read and write streams. */
+/** Input and output streams of a {@link Connection}. */
 final class Streams {
     private Streams() { }
 

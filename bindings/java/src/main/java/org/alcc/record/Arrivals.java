@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 package org.alcc.record;
 
-/** What has come in one direction, and what its sender is told of it. */
+/** Arrivals in one direction, and the reports on them for the sender. */
 final class Arrivals {
     /** Rates are of slots of this length, ns. */
     private static final long SLOT = 100_000_000;
-    /** The peak is over so many slots, of those of the last minute; the present rate is over a second. */
+    /** Number of slots of the peak rate, of those of the last minute; the present rate is over a second. */
     private static final int PEAK_SLOTS = 2;
     private static final int LAST_SLOTS = 10;
     private static final int SLOTS = 600;

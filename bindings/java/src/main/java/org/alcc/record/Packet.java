@@ -29,7 +29,7 @@ public final class Packet {
     public static final int PONG = 17;
     /** A packet of the load. */
     public static final int DATA = 18;
-    /** What has come, from an end without load. */
+    /** Report on arrivals, from an end without load. */
     public static final int REPORT = 19;
     /** Client: give me a part of what you recorded. */
     public static final int GET = 20;
@@ -46,7 +46,7 @@ public final class Packet {
     private static final int TEXT = 200;
     private static final Charset UTF_8 = Charset.forName("UTF-8");
 
-    /** What a receiver tells the sender of a load. */
+    /** Report of a receiver to the sender of a load. */
     public static final class Report {
         /** The highest number that has come, and one. */
         public long below;

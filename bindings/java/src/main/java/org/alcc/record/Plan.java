@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 package org.alcc.record;
 
-/** What is sent in each direction, and for how long. Both ends agree on it. */
+/** Load in each direction, and its duration. Both ends agree on it. */
 public final class Plan {
     /** How a channel is measured. */
     public enum Mode {
@@ -27,7 +27,7 @@ public final class Plan {
     public final int size;
     /** Headers around it, bytes: 28, or 48 for IPv6. */
     public final int overhead;
-    /** What counts, nanoseconds: 100 ms to 1 h. */
+    /** Length of the measurement, nanoseconds: 100 ms to 1 h. */
     public final long duration;
     /** Sending before that, nanoseconds: at most 60 s. */
     public final long warmUp;

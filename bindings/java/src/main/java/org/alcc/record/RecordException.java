@@ -7,19 +7,19 @@ import java.io.IOException;
 public final class RecordException extends IOException {
     private static final long serialVersionUID = 1L;
 
-    /** What went wrong. */
+    /** Kinds of errors. */
     public enum Kind {
         /** The host's name has no address. */
         UNKNOWN_HOST,
-        /** Nobody answered in time. */
+        /** No answer came in time. */
         NO_ANSWER,
-        /** The network says that nobody listens there. */
+        /** The network reports that nothing listens on this port. */
         NOBODY_LISTENS,
         /** The listener does not want to; its words are in the message. */
         REFUSED,
         /** It was stopped before it had begun. */
         STOPPED,
-        /** The socket failed; the cause tells how. */
+        /** The socket failed; see the cause. */
         SOCKET
     }
 

@@ -156,7 +156,7 @@ public final class Recorded {
      * Reads what {@link #encode} writes. It takes no more memory than the bytes are worth.
      *
      * @param bytes all of it
-     * @return null: it is no recording
+     * @return null if it is not a recording
      */
     public static Recorded decode(byte[] bytes) {
         try {
@@ -199,7 +199,7 @@ public final class Recorded {
         return in.hasRemaining() ? null : recorded;
     }
 
-    /** Seven bits a byte. One that goes on beyond 64 bits has no end, as one that was cut. */
+    /** Seven bits a byte. A number of more than 64 bits is treated as a truncated one. */
     private static long number(ByteBuffer in) {
         long n = 0;
         for (int shift = 0; shift < 64; shift += 7) {

@@ -25,7 +25,7 @@ public final class Recorder {
     private static final long MS = 1_000_000;
     private static final int RETRY_MS = 250;
     private static final long MAX_SLEEP = 100 * MS;
-    /** "Nobody there", for so long without anything coming: the listener has ended. */
+    /** Time of "connection refused" without any packet after which the listener is regarded as ended. */
     private static final long MAX_REFUSED = 3000 * MS;
     private static final int RECEIVE_BUFFER = 4 << 20;
     private static final int DEFAULT_ROOM = 1 << 20;
@@ -49,7 +49,7 @@ public final class Recorder {
      * @param to where the listener is
      * @param plan what is to be recorded; for an IPv6 address its packets become as much shorter as the headers longer
      * @param label how the listener calls this client
-     * @throws IllegalArgumentException what the plan asks for cannot be
+     * @throws IllegalArgumentException if the plan is impossible
      */
     public Recorder(InetSocketAddress to, Plan plan, String label) {
         this(to, plan, label, DEFAULT_ROOM, 5000);
@@ -63,7 +63,7 @@ public final class Recorder {
      * @param label how the listener calls this client
      * @param room arrivals kept at most, of 24 bytes each; {@link Recorded#beyond} counts the others
      * @param patienceMs how long the first answers are waited for, milliseconds
-     * @throws IllegalArgumentException what the plan asks for cannot be
+     * @throws IllegalArgumentException if the plan is impossible
      */
     public Recorder(InetSocketAddress to, Plan plan, String label, int room, int patienceMs) {
         this.to = to;
@@ -112,7 +112,7 @@ public final class Recorder {
      * Records: it takes warm-up, duration and some seconds. At worst it ends a minute after the planned end.
      *
      * @return what came, whole or not: see {@link Recording#end}
-     * @throws RecordException it did not begin; its kind tells why
+     * @throws RecordException if it did not begin; its kind has the reason
      */
     public Recording record() throws RecordException {
         if (to.isUnresolved()) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 package org.alcc.record;
 
-/** What a recording gave. */
+/** Results of a recording. */
 public final class Recording {
     /** How it ended. */
     public enum End {
@@ -15,13 +15,13 @@ public final class Recording {
         STOPPED
     }
 
-    /** What was agreed. */
+    /** The plan that both ends agreed on. */
     public final Plan plan;
     /** How it ended. */
     public final End end;
-    /** What came here. Its beginning and end are 0 if sending never began. */
+    /** Arrivals at this end. Beginning and end are 0 if sending never began. */
     public final Recorded down;
-    /** What came at the listener; null: it was not fetched whole, or is no recording. */
+    /** Arrivals at the listener; null if they were not fetched completely, or are not a recording. */
     public final Recorded up;
 
     Recording(Plan plan, End end, Recorded down, Recorded up) {

@@ -53,7 +53,7 @@ final class Session {
     private long tick;
     private int quick;
     private int goodbyes;
-    /** What is fetched; null: it is not known how much. */
+    /** Fetched parts; null if their number is not known. */
     private byte[][] parts;
     private int have;
     private int bytes;
@@ -108,7 +108,7 @@ final class Session {
         done(Recording.End.STOPPED);
     }
 
-    /** The other end is gone: nobody is there to take leave of. */
+    /** The other end is gone, so no farewell is sent. */
     void lose() {
         if (phase != Phase.DONE) {
             goodbyes = GOODBYES;
@@ -206,7 +206,7 @@ final class Session {
         tick = Math.max(at, now);
     }
 
-    /** What the listener recorded cannot be longer than what we sent. */
+    /** Maximum size of the listener's recording: it cannot be longer than what this end sent. */
     private long mostParts() {
         long bound = Math.min(120 + 30 * source.sent, MAX_BYTES);
         return bound / (plan.size - Packet.PART_HEADER) + 1;
@@ -238,7 +238,7 @@ final class Session {
         }
     }
 
-    /** What happens by time alone. */
+    /** Transitions that time alone causes. */
     private void advance(long now) {
         long quiet = now - heard;
         if (phase == Phase.SYNC && quiet >= SILENCE) {

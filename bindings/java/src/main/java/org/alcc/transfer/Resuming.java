@@ -35,7 +35,7 @@ public final class Resuming {
         Connection open() throws IOException;
     }
 
-    /** What is sent. It stays the same while it is. */
+    /** Content to send. It must not change while it is sent. */
     public interface Source {
         /**
          * The content from its beginning.
@@ -46,7 +46,7 @@ public final class Resuming {
         InputStream open() throws IOException;
     }
 
-    /** What the source said: another connection does not help. */
+    /** An error of the source: another connection does not help. */
     private static final class Unread extends IOException {
         private static final long serialVersionUID = 1L;
         final IOException why;
@@ -57,7 +57,7 @@ public final class Resuming {
         }
     }
 
-    /** Reads the source, and tells its errors from those of the connection. */
+    /** Reads the source, and distinguishes its errors from those of the connection. */
     private static final class Reading extends InputStream {
         private final InputStream inner;
 
@@ -87,9 +87,9 @@ public final class Resuming {
     private final Source source;
     private final long size;
     private final byte[] session;
-    /** What the receiver has; negative: to be asked. */
+    /** Bytes at the receiver; negative if they must be queried. */
     private long have;
-    /** What it was last known to have. */
+    /** Last known bytes at the receiver. */
     private volatile long known;
 
     /**
@@ -98,7 +98,7 @@ public final class Resuming {
      * @param opener opens connections to one receiver
      * @param source gives the content from its beginning, once for each connection
      * @param size its bytes, at least 0
-     * @param session 16 random bytes that nobody guesses; the same again goes on with what the receiver has
+     * @param session 16 random bytes that cannot be guessed; the same value resumes from the receiver's data
      * @param known whether this session may have sent something before
      */
     public Resuming(Opener opener, Source source, long size, byte[] session, boolean known) {
@@ -113,9 +113,9 @@ public final class Resuming {
     }
 
     /**
-     * Sends until the receiver has everything. Interrupt the thread to pause; a later call goes on.
+     * Sends until the receiver has everything. Interrupt the thread to pause; a later call resumes.
      *
-     * @param patienceMs given up when the receiver has got nothing more for so long, ms
+     * @param patienceMs time without progress at the receiver after which it fails, ms
      * @throws IOException a {@link TransferException} if the receiver is not content, {@link InterruptedIOException}
      *     after an interrupt, what the source said, or the last reason of a connection when patience has ended
      */
@@ -156,7 +156,7 @@ public final class Resuming {
         }
     }
 
-    /** @return bytes that the receiver had, as it said last; 0: it has said nothing. Any thread may ask */
+    /** @return bytes at the receiver as last reported; 0 before any report. May be called from any thread */
     public long has() {
         return known;
     }

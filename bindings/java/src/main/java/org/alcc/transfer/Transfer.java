@@ -74,7 +74,7 @@ public final class Transfer {
      *
      * @param block with the header at its beginning, and positioned behind it
      * @param hash that of the content before
-     * @param bytes so many
+     * @param bytes number of bytes to send
      */
     static Answer blocks(Connection connection, InputStream content, ByteBuffer block, MessageDigest hash, long bytes)
             throws IOException {
@@ -141,11 +141,11 @@ public final class Transfer {
         return new Answer(bytes[9] == PART, fields.getLong(16), Arrays.copyOfRange(bytes, 56, ANSWER));
     }
 
-    /** What a receiver has. */
+    /** A receiver's report on its data. */
     static final class Answer {
         /** Not all of it. */
         final boolean part;
-        /** So many. */
+        /** Bytes at the receiver. */
         final long bytes;
         final byte[] hash;
 
@@ -307,7 +307,7 @@ public final class Transfer {
         }
     }
 
-    /** @return the size that it tells */
+    /** @return the announced size */
     private static long header(InputStream in, byte[] part) throws IOException {
         for (int i = 0; i < SEND.length; i++) {
             read(in, part, i, 1);

@@ -3,11 +3,11 @@ package org.alcc.transfer;
 
 import java.io.IOException;
 
-/** What is wrong with a transfer. The message is one line. */
+/** An error of a transfer. The message is one line. */
 public final class TransferException extends IOException {
     private static final long serialVersionUID = 1L;
 
-    /** What went wrong. */
+    /** Kinds of errors. */
     public enum Kind {
         /** The peer sends something else. */
         STRANGER,
@@ -31,7 +31,7 @@ public final class TransferException extends IOException {
         DAMAGED,
         /** The receiver could not keep it. */
         NOT_KEPT,
-        /** It goes on elsewhere than at what is there. */
+        /** The sender resumes at another position than the receiver's data ends. */
         POSITION
     }
 

@@ -16,7 +16,7 @@ import java.util.Map;
 import org.alcc.Json;
 import org.junit.Test;
 
-/** alcc/flow/tests/controller_vectors/vectors.json: what Rust's algorithms were told and what they answered. */
+/** alcc/flow/tests/controller_vectors/vectors.json: inputs and outputs of Rust's algorithms. */
 public class ControllerVectorsTest {
     /** The logarithms of two languages may differ in the last bit; bytes and bits per second are rounded down. */
     private static final double TOLERANCE = 1e-9;

@@ -78,7 +78,7 @@ public final class Alcc implements AutoCloseable {
         }
     }
 
-    /** What it said. */
+    /** The program's output. */
     public String all() {
         synchronized (said) {
             return said.toString();

@@ -68,7 +68,7 @@ public class ChannelConnectionTest {
             c.run();
             ByteBuffer into = ByteBuffer.allocate(10_000);
             int n = 0;
-            // Until nothing is there: no channel tells of what the connection holds.
+            // Until nothing is there: no channel event reports data inside the connection.
             do {
                 into.clear();
                 n = atEnd ? 0 : c.read(into);

@@ -90,7 +90,7 @@ public class ConnectionTest {
         }
     }
 
-    /** Who hears of an error may close the connection: what is being said of it to the peer is not cut off. */
+    /** The caller may close the connection after an error: the CLOSE to the peer must not be cut off. */
     @Test
     public void theReasonLeavesBeforeTheSocketIsClosed() throws Exception {
         try (ServerSocket server = new ServerSocket(0, 1, InetAddress.getByName("127.0.0.1")) {

@@ -8,12 +8,12 @@ import org.alcc.cc.AckBatch;
 import org.alcc.cc.Controller;
 import org.junit.Test;
 
-/** What the algorithm is told of what leaves. */
+/** The algorithm's events for sent packets. */
 public class FlowTest {
     private static final int MSS = 1448;
     private static final long MS = 1_000_000;
 
-    /** Counts what it hears. */
+    /** Counts its events. */
     private static final class Counting extends Controller {
         int records;
         long longest;

@@ -12,7 +12,7 @@ public class PeerClockTest {
     private static final long PEER = (1L << 32) - 3_000_000;
     private static final int[] NONE = {};
 
-    /** An ACK made at that time of ours, which waited so long at the peer. */
+    /** An ACK made at this time of ours, which waited for {@code holdMicros} at the peer. */
     private static Ack ack(long made, int holdMicros) {
         return new Ack(0, 0, PEER + made / 1000 - holdMicros & 0xffffffffL, holdMicros, NONE);
     }

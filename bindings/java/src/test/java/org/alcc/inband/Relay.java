@@ -9,7 +9,7 @@ import java.net.ServerSocket;
 import java.net.Socket;
 import java.util.concurrent.atomic.AtomicInteger;
 
-/** Connections through this are cut after so many bytes, in turn; then none. The app's tests use it, too. */
+/** A relay that cuts each connection after the next number of bytes in its list. The app's tests use it, too. */
 public final class Relay implements AutoCloseable {
     private static final String HERE = "127.0.0.1";
 

@@ -139,7 +139,7 @@ public class RudePeersTest {
         return first;
     }
 
-    /** The reason of the CLOSE among what was heard; -1: there is none. */
+    /** The reason of the received CLOSE; -1 if there is none. */
     private static int reason(byte[] heard) throws IOException {
         ByteBuffer in = ByteBuffer.wrap(heard);
         if (Preface.decode(in) == null) {
@@ -202,7 +202,7 @@ public class RudePeersTest {
         }
     }
 
-    /** What Rust's ends are told as well. */
+    /** The tests of the Rust implementation's ends. */
     @Test
     public void bothEndsEndAsThePageSays() throws Exception {
         List<Map<String, Object>> all = Vectors.wireFormat().all("rude");

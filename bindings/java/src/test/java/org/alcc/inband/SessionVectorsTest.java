@@ -59,7 +59,7 @@ public class SessionVectorsTest {
                 }
             }
             assertEquals(name, v.get("received"), Vectors.hex(read(end, now)));
-            // Cut into bytes, what is told at once may be told of the first of them.
+            // If cut into bytes, an event may be reported at the first of them.
             Object close = null;
             Object told = 0L;
             for (Map<String, Object> frame : Vectors.decode(say(end, now + 30_000_000, NONE), 1000)) {

@@ -48,7 +48,7 @@ public class RecorderTest {
         return file;
     }
 
-    /** What the program reads of a trace. */
+    /** Reads a trace with the program. */
     private static void read(File trace) throws Exception {
         try (Alcc stats = new Alcc("trace", "stats", trace.toString())) {
             assertEquals(stats.all(), 0, stats.end());

@@ -28,7 +28,7 @@ public class SessionTest {
     private int pings;
     private int data;
     private int byes;
-    /** Each so many answers is lost; 0: none. */
+    /** Every {@code lost}th answer is lost; 0: none. */
     private int lost;
     private int answers;
     /** The listener answers no request. */
@@ -49,7 +49,7 @@ public class SessionTest {
         }
     }
 
-    /** Until a phase, or for so long. */
+    /** Runs until a phase, or for this time. */
     private void run(Session.Phase until, long ms) {
         ByteBuffer out = ByteBuffer.allocate(Plan.MAX_SIZE);
         for (long end = now + ms * MS; now < end && session.phase() != until; now += MS) {
