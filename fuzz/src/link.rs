@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Queues, traces, steps and links.
+//! Fuzz targets for queues, traces, steps and links.
 use super::one_line;
 use alcc_link::{
     Changes, Dir, Direction, DirectionSpec, Ecn, Outcome, Packet, QueueSpec, RateSpec, Step,

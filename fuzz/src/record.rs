@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Packets of `alcc-lab trace record`.
+//! Fuzz targets for packets of `alcc-lab trace record`.
 use alcc_record::results::Recorded;
 use alcc_record::{Load, Mode, Plan, session, wire};
 use alcc_units::{Rate, Span, Time};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Scenario files.
+//! Fuzz targets for scenario files.
 use super::one_line;
 use alcc_results::scenario::{Files, ScenarioOptions};
 use alcc_sim::Simulation;

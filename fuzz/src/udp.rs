@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The datagrams of `alcc-udp`: their decoder, handshakes, and connections that hear whatever a
-//! network brings.
+//! Fuzz targets for the datagrams of `alcc-udp`: their decoder, handshakes, and connections that
+//! receive arbitrary packets.
 use alcc_cc::Spec;
 use alcc_cc::conformance::Checked;
 use alcc_udp::wire::{AckBody, COOKIE, Datagram, seal};

@@ -16,7 +16,7 @@ use alcc_results::scenario::ScenarioOptions;
 use alcc_results::simulated::Simulated;
 use pyo3::prelude::*;
 
-/// The algorithms of alcc: a dictionary of names and descriptions.
+/// The algorithms of alcc: a list of (name, description).
 #[pyfunction]
 fn algorithms() -> Vec<(&'static str, &'static str)> {
     let all = alcc_zoo::registry();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Completions for shells. To what clap knows they add the names that `alcc list` shows, and in
-//! bash, after `--`, the commands of the machine.
+//! Shell completions. They add to clap's completions the names that `alcc list` shows and, in bash,
+//! after `--`, the commands of the machine.
 use crate::commands::list::{links, offered};
 use alcc_cli::program::Program;
 use alcc_socket::{Deployment, pairs};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Man pages: what clap writes, in the form that `mandoc -Tlint` asks for.
+//! Man pages: clap's output in the form that `mandoc -Tlint` requires.
 use alcc_cli::program::Program;
 use clap::Command;
 use std::fmt::Write as _;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Mistakes with options that are known, and what to do instead.
+//! Known mistakes with options, and the remedies.
 use alcc_cli::usage::{Hint, Idle};
 
 /// An option that another command has, or half of what belongs together.

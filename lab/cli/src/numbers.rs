@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Parsers of numbers that several commands share.
 use alcc_units::{Span, positive};
 
 /// Time windows of a trace, which counts in milliseconds.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The looks of the series: they differ in colour, in the shape of their points and in their dashes.
+//! Styles of the series: they differ in colour, in the shape of their points and in their dashes.
 use alcc_live::chart::SIGNS;
 use alcc_live::report::classes;
 

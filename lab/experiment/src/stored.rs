@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Rows that are stored beside the documentation. Rows of experiments that are not run again stay,
-//! and each says which build it is of.
+//! each with the build that made it.
 use crate::by_number::by_number;
 use std::collections::BTreeMap;
 

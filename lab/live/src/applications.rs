@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Real programs other than one download: what their users would notice.
+//! Applications with real programs, other than one download, and the values that their users
+//! notice.
 //!
 //! An application is one file and one line of [`APPLICATIONS`]. Its server stands at one end of an
 //! emulated link, plainly or below `alcc run`, its client at the other. Both are unmodified.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A comparison from beginning to end: links times schemes times repetitions, then table, sentence
-//! and files. The same board for emulated links and for the simulator.
+//! and files. The same for emulated links and for the simulator.
 mod backends;
 mod files;
 mod table;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Which build of the program this is.
+//! Identification of the program's build.
 use crate::hash_of_files;
 
 /// The build ID of the running program. Without one it is the SHA-256 of the file, which takes

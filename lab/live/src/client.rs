@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! curl, unmodified: its output is a pipe whose other end notes when which byte came.
+//! An unmodified curl: its output is a pipe, and the arrival time of each byte is recorded.
 use crate::LabError;
 use crate::server::FILE;
 use alcc_emu::Namespace;

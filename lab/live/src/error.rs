@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Errors of experiments.
 use alcc_results::scenario::reason;
 use std::path::PathBuf;
 

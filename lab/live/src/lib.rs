@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Experiments and what comes out of them.
+//! Experiments with real programs on emulated links, and their results.
 //!
 //! An experiment lets a sender and a receiver talk over an emulated link and yields one [`Row`] per
 //! measured flow. Either an unmodified nginx and curl, watched from the outside, or one of this

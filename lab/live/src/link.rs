@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Links of an experiment: rates, traces and synthetic scenarios.
 use crate::LabError;
 use crate::meter::{Meter, Observed};
 use alcc_emu::{Dir, PathSpec};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The real experiment. Each scheme has a sender, a receiver and an emulated link, its own or one
-//! for all. All run at the same time.
+//! An experiment with real programs. Each scheme has a sender, a receiver and an emulated link, its
+//! own or one for all. All run at the same time.
 mod bulk;
 mod crowd;
 mod datagrams;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A random walk (`mdi`) learned from another algorithm in the simulator. Also how near it comes to
-//! that on links it has not seen.
+//! A random walk (`mdi`) learned from another algorithm in the simulator, and its validation on
+//! links that were not used for learning.
 mod watched;
 
 use crate::parallel;

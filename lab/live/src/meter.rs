@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! From what happens at the bottleneck to throughput, delay and loss.
+//! Throughput, delay and loss from the events at the bottleneck.
 //!
 //! The window begins with the first full-size packet that arrives at the bottleneck. So connection
 //! set-up is outside, and the start-up of the congestion control inside. Memory depends on the

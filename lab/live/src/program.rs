@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A program of an experiment: started in a namespace, its words in a folder, ended with all its
-//! children.
+//! A program of an experiment: started in a namespace, with its output in a folder, ended with all
+//! its children.
 use crate::{LabError, cpu};
 use alcc_emu::Namespace;
 use nix::sys::signal::{Signal, kill};

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Finished runs on disk: what an interrupted sweep need not do again.
+//! Finished runs on disk, which an interrupted sweep does not repeat.
 //!
-//! One file per run, named by a hash of everything that decides its result. The whole of that
-//! stands in the file, too, and is compared. A second line holds the result and its hash. A file is
-//! written beside its place and renamed, so a half-written one has no name. One that was damaged is
-//! as good as none.
+//! One file per run, named by a hash of everything that determines its result. All of that is also
+//! in the file, and is compared. A second line has the result and its hash. A file is written under
+//! another name and renamed, so a half-written one is never found. A damaged one is ignored.
 use crate::LabError;
 use crate::live::Measured;
 use alcc_emu::PathSpec;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Watching TCP connections from the outside: the kernel's socket diagnosis, the same for every
+//! Samples of TCP connections from the outside by the kernel's socket diagnosis, the same for every
 //! scheme.
 //!
 //! Bytes acknowledged + bytes still in the send queue = bytes that the application has written. The

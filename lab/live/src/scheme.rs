@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A way to send: what comparisons compare. FLOW ([`alcc_sim::FLOW_HELP`]) says it; here are the
-//! real programs that do it.
+//! A scheme of a comparison: a form of sending. FLOW ([`alcc_sim::FLOW_HELP`]) describes it; this
+//! module chooses the real programs for it.
 use crate::LabError;
 use crate::link::Link;
 use crate::transports::TRANSPORTS;

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Programs that an experiment starts, and their paths.
 use crate::LabError;
 use crate::scheme::Scheme;
 use alcc_cc::Registry;

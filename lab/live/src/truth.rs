@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The simulator beside published figures. A reference file has one scenario per line, run from
-//! several starting points. Fixed bounds give a verdict.
+//! Validation of the simulator with published figures. A reference file has one scenario per line,
+//! run from several starting points. Fixed bounds give a verdict.
 //!
 //! | figures of | share of the link | mean delay |
 //! |---|---|---|

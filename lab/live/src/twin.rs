@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The twin. What the emulator measured with real TCP stands beside what the simulator says of the
-//! same scheme on the same link.
+//! The simulated counterpart of an emulated run: results of real TCP in the emulator beside those
+//! of the simulator, for the same scheme on the same link.
 mod real;
 
 use crate::LabError;

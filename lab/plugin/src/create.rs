@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! From options to a state.
+//! Creation of a state from options.
 use crate::algorithm::State;
 use crate::tables;
 use alcc_cc::Spec;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The tables of all algorithms, made at the first question from the laboratory's registry.
+//! The tables of all algorithms, made from the laboratory's registry at the first call.
 use crate::{algorithm, create, receiver};
 use alcc_cc::{Algorithm, OptionDoc, Registry, Spec};
 use alcc_plugin::abi::{ALCC_OPTION_TEXT, alcc_algorithm, alcc_option, alcc_receiver};

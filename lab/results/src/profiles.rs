@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Delay profiles over time, as rows and as figures. They are what a flow has learned about the
-//! delay of each window, second by second.
+//! Delay profiles over time, as rows and as figures. They are the delay of each window that a flow
+//! has learned, second by second.
 use alcc_sim::{FlowState, Report};
 use alcc_units::{Span, Time};
 use alcc_zoo::delay_profile::{self, ProfilePoint};

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Results of one command, as JSON and for reports.
 use crate::{Row, Series, Summary};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A row ([`alcc_units::row`]), and what a scenario says in it.
+//! A row ([`alcc_units::row`]), and the scenario's parameters in it.
 pub use alcc_units::row::{EMULATED, Kind, PhaseSummary, Row, SIMULATED, Value, csv, csv_cell};
 
 /// Parameters of a scenario that rows contain, besides link, queue and flow.

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Time series of flows.
 use serde::{Deserialize, Serialize};
 
 /// Time series of one flow, for plots. Times are seconds since the begin of the window.

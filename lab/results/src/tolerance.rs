@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Figures beside their reference: how far they are from it, and how far they may be.
+//! Distance of results from their reference, and its bounds.
 use crate::Spread;
 
 /// How far a figure may be from its reference. The larger of the two counts.

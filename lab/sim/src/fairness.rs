@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! How flows share a bottleneck, from what each of them got in every second.
+//! Fairness of flows at a bottleneck, from the bytes of each flow in every second.
 use alcc_units::Span;
 
 const SECOND: Span = Span::from_secs(1);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Flows, as programs and as people describe them.
+//! Descriptions of flows, for programs and as text.
 mod described;
 mod options;
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Measurements of flows in the network.
 use crate::histogram::{Durations, Paged};
 use alcc_units::{Bytes, Span, Time};
 

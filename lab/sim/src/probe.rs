@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Watching a run: packet by packet for captures, flow by flow for logs.
+//! Observation of a run: packet by packet for captures, flow by flow for logs.
 use alcc_cc::{Controller, Event, RttView};
 use alcc_flow::{Ack, FoundLost};
 use alcc_link::Dir;

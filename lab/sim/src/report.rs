@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Results of a simulation, of its links and of its flows.
 use crate::Summary;
 use crate::fairness::{self, Share};
 use crate::network::LinkCounters;

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Description of a simulation: links in a row, and flows over them.
 use crate::flow_spec::FlowError;
 use crate::{FlowSpec, Source, Timing};
 use alcc_link::{Dir, DirectionSpec, QueueSpec, RateSpec};

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Timers of the flows: the earliest of many deadlines.
 use alcc_units::Time;
 use std::hint::select_unpredictable;
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `alcc-lab bundle`: archives of a study with its traces and results.
 use super::compare::{command_line, failed_runs, failure, processors};
 use super::read_text;
 use super::study::Study;

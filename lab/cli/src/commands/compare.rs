@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `alcc-lab compare`: schemes on traces, simulated or emulated.
 use super::study::{SCHEMES, Study};
 use crate::commands::emulate::processes::Processes;
 use crate::commands::read_text;

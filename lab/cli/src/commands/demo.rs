@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `alcc-lab demo`: plain nginx compared with nginx under alcc.
 use crate::commands::emulate::processes::Processes;
 use crate::commands::{compare, study};
 use crate::failure::Failure;

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `alcc-lab emulate`: a program behind an emulated link.
 mod args;
 pub(crate) mod internet;
 mod place;

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `alcc-lab generate`: man pages and shell completions.
 use crate::failure::{Failure, reason};
 use crate::output::{folder, note};
 use crate::{LAB, command_line, completion, manual};

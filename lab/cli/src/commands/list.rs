@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `alcc-lab list`: names of algorithms, links, queues and experiments.
 use crate::LAB;
 use crate::failure::Failure;
 use crate::product::list::{Args, Lists, algorithms_json, transports_json, with_options};

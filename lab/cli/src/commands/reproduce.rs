@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `alcc-lab reproduce`: published experiments and the score table.
 mod asked;
 mod board;
 mod origin;

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `alcc-lab sim`: one simulation, or one emulated run of a scenario.
 use crate::commands::compare;
 use crate::commands::emulate::processes::Processes;
 use crate::failure::{Failure, reason};

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `alcc-lab sweep`: a scenario with every combination of parameter values.
 use super::reproduce::{PAGE_FILES, about, origin, program, simulate, write, write_table};
 use crate::failure::Failure;
 use crate::output::{alone_in, folder, print, will_be_written};

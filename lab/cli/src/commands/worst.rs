@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `alcc-lab worst`: a search for the scenarios in which an algorithm is worst.
 use super::reproduce::{program, simulate};
 use crate::failure::Failure;
 use crate::output::{alone_in, folder, print};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Whether the parts of a [`Definition`] go together.
+//! Consistency checks of a [`Definition`].
 use super::{Definition, Expectation, Form, MAX_RUNS, Subject};
 use crate::seconds::{SECOND_METRICS, THROUGHPUT};
 use alcc_units::nearest;

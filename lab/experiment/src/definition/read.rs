@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! From the text of `experiment.toml` to a [`Definition`], with the line of each mistake.
+//! Parser of `experiment.toml`: a [`Definition`], or the line of each mistake.
 use super::check::{Wrong, path, unknown_name};
 use super::{Axis, Choice, DEFAULT_RUNS, Definition, Expectation, Report, Subject};
 use alcc_live::applications;

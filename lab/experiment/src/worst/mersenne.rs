@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The draws of Python's `random`, so that the numbers of scenarios mean the same in scripts.
+//! The random numbers of Python's `random`, so that the same number gives the same scenario in
+//! scripts.
 use rand_mt::Mt;
 
 /// Python's `random.Random`.

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Files of a comparison's report.
 use super::table;
 use crate::result_cache::write_whole;
 use crate::{LabError, pairs, picture, report};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! One of this project's transports between two threads of this process, each in the namespace of
-//! its end. Each end notes when how many bytes were written or read.
+//! its end. Each end records the times and sizes of its writes or reads.
 use super::programs::{Addresses, Namespaces, Programs, RunContext};
 use crate::cpu::Work;
 use crate::sampler::History;

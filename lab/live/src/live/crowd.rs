@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Several flows over one link: what each had of it, and the row of all of them.
+//! Several flows over one link: the share of each, and the row of all of them.
 use super::{Crowd, Experiment, Measured, Times};
 use crate::meter::Observed;
 use alcc_results::{Row, Series, crowd};

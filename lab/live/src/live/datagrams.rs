@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! UDP packets at a constant rate, whatever happens to them: two threads of this process, each in
+//! UDP packets at a constant rate without congestion control: two threads of this process, each in
 //! the namespace of its end.
 use super::programs::{Addresses, Namespaces, Programs, RunContext};
 use crate::LabError;

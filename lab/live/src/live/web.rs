@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! An unmodified nginx, alone or below `alcc run`, and an unmodified curl. What they do is seen
-//! from the outside.
+//! An unmodified nginx, alone or below `alcc run`, and an unmodified curl. Both are observed from
+//! the outside.
 use super::programs::{Addresses, Programs, RunContext};
 use crate::client::{Client, Reads};
 use crate::cpu::Work;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! An emulated link under watch: who is measured on it, and since when.
+//! Measurement of an emulated link: its flows, and the start of the window.
 use super::BIN;
 use super::programs::Namespaces;
 use crate::LabError;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Looks at an algorithm from outside, as the walk sees it: once in each epoch.
+//! Samples of an algorithm from outside, once in each epoch, as the walk takes them.
 use alcc_cc::{
     AckBatch, Allowance, Controller, Cx, Event, EventSink, Instance, LossBatch, Needs, Path,
     RecoveryEnd, Rto, Sent, Spurious, Tag,

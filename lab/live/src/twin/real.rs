@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A simulated scenario with real programs: what of it they can do, and both sides of it.
+//! A simulated scenario with real programs: the checks whether they support it, and the runs of
+//! both sides.
 use crate::LabError;
 use crate::applications::{self, Application, Shown};
 use crate::link::Link;

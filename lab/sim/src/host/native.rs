@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The controller decides what a native sender sends, with as much data as the application has.
+//! A native sender: the controller alone limits it, with as much data as the application has.
 use super::{Host, SenderStats, Writes};
 use crate::network::Outbox;
 use alcc_cc::{Controller, Instance, Kind, Log, Receiver, RttView};

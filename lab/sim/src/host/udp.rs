@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A constant rate of UDP packets, whatever happens to them.
+//! UDP packets at a constant rate, without congestion control.
 use crate::host::UDP_HEADER;
 use crate::network::Outbox;
 use crate::source::AppModel;

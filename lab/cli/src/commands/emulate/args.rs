@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Options of `alcc-lab emulate`.
 use super::profile::{self, Profile};
 use crate::changes_arg::ChangesArg;
 use crate::failure::Failure;

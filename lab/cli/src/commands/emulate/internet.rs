@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `--internet`: what is behind the link reaches what this machine reaches.
+//! `--internet`: programs behind the link reach everything that this machine reaches.
 //!
 //! The addresses are translated by `nft`, in a table that the kernel removes when `nft` ends. It
 //! ends with its standard input, so also when this process is killed.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The outer end of the link, and what a nested emulator must know about it.
+//! The outer end of the link, and the data about it for a nested emulator.
 use crate::failure::Failure;
 use alcc_emu::{Emulator, Namespace, Privilege, Subnet, prepare};
 use std::net::{Ipv4Addr, Ipv6Addr};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The programs at both ends: signals to them, their end, and what they leave behind.
+//! The programs at both ends: their signals, their end, and their remaining children.
 use crate::failure::Failure;
 use crate::handover::Handover;
 use crate::output::note;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Links by name: `alcc-lab emulate --profile 5g-train`. A profile is what the options would be; an
-//! option that is given goes first.
+//! Links by name: `alcc-lab emulate --profile 5g-train`. A profile sets options; options of the
+//! command line override it.
 use alcc_units::SpecError;
 use std::str::FromStr;
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Summary of an emulated link, as text and as JSON.
 use super::args::Args;
 use crate::supervise::Exit;
 use alcc_emu::{DirectionReport, EmuReport, PathSpec};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `--control`: the link is changed over HTTP while it works, by tests and by hand.
+//! `--control`: changes of a working link over HTTP, by tests and by hand.
 use crate::failure::Failure;
 use crate::http::{Answer, Handler, Loopback, Request, Server, not_listening, secret};
 use alcc_emu::{Control, Dir, Namespace, PathSpec};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The distributions of the teacher's changes, by which the authors choose a grid.
+//! The distributions of the teacher's changes, from which the authors choose a grid.
 use alcc_live::axis::Axis;
 use alcc_live::chart::{Chart, Curve, Shape};
 use alcc_live::mdi::Changes;

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `alcc-lab mdi train`: a table learned from an algorithm.
 use super::{World, page, read, seeds};
 use crate::failure::Failure;
 use crate::output::{Product, note, will_be_written};

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `alcc-lab mdi validate`: a learned table compared with its teacher.
 use super::{World, seeds};
 use crate::failure::Failure;
 use crate::output::print;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `--board`: every algorithm everywhere, and the default that follows.
+//! `--board`: the score table of all algorithms, and the default algorithm that follows from it.
 use super::origin::provenance;
 use super::simulate;
 use super::written::{traces, write};

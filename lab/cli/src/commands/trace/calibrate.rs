@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `alcc-lab trace calibrate`: synthetic traces compared with recordings.
 use crate::failure::Failure;
 use crate::output::{note, print};
 use crate::trace_arg::{find_scenario, is_folder, load_link_trace};

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `alcc-lab trace combine`: sums, parts and multiples of traces.
 use super::output::Output;
 use crate::failure::Failure;
 use crate::output::note;

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `alcc-lab trace convert`: formats of traces.
 use super::output::Output;
 use crate::failure::{Failure, reason};
 use crate::numbers::whole_milliseconds;

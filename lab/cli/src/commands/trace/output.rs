@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Standard output or a file of the trace commands.
 use crate::failure::Failure;
 use crate::output::Product;
 use std::io::{self, Write};

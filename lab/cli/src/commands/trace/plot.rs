@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `alcc-lab trace plot`: pages of traces and packet logs.
 mod logs;
 mod predict;
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `alcc-lab trace stats`: statistics of traces.
 use crate::failure::Failure;
 use crate::output::print;
 use crate::trace_arg::{TRACE_HELP, load_link_trace};

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `alcc-lab trace synth`: synthetic traces.
 use super::output::Output;
 use crate::failure::Failure;
 use crate::output::print;

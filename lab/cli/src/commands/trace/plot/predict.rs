@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Predictions and what came (as figure 4 of Zaki et al., SIGCOMM 2015), and their errors.
+//! Predictions and outcomes (as in figure 4 of Zaki et al., SIGCOMM 2015), and their errors.
 use super::{COLOURS, from_zero, line, time_axis};
 use crate::trace_arg::LinkTrace;
 use alcc_live::chart::{Chart, Curve};

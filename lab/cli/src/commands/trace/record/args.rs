@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Options of `alcc-lab trace record`.
 use crate::failure::Failure;
 use alcc_pipe::{Target, cleartext};
 use alcc_record::plan::{IPV4_OVERHEAD, IPV6_OVERHEAD};

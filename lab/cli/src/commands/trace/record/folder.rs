@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Folder and files of a recording.
 use crate::failure::{Failure, reason};
 use alcc_record::Recording;
 use std::path::{Path, PathBuf};
