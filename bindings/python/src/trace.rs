@@ -178,7 +178,7 @@ impl Trace {
     }
 }
 
-/// Why a trace cannot be made of lists, which have no lines.
+/// Error for a trace that cannot be made of lists, which have no lines.
 fn of_list(name: &str, error: &TraceError) -> PyErr {
     let why = match error {
         TraceError::GoesBack {

@@ -17,7 +17,7 @@ Commands that run a program return its exit status.
 .TP
 ";
 
-/// Of `alcc`: environment and files.
+/// Environment and files of `alcc`.
 pub(crate) const PRODUCT: &str = "ALCC_PLUGIN
 Shared objects with algorithms, as with \\-\\-plugin.
 .TP
@@ -40,7 +40,7 @@ BPF objects of 'alcc bpf load'.
 \\&../lib/alcc/libalcc_preload.so
 The preload library, relative to the folder of alcc.
 ";
-/// Of `alcc-lab`: environment.
+/// Environment of `alcc-lab`.
 pub(crate) const LABORATORY: &str = "ALCC_PLUGIN
 Shared objects with algorithms, as with \\-\\-plugin.
 .TP

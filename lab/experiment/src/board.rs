@@ -155,19 +155,19 @@ pub struct Cell {
     /// From an application's write to the other's read, median of a run, of one flow, ms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub app_ms: Option<Spread>,
-    /// Of several flows Jain's index of single seconds.
+    /// Jain's index of single seconds, for several flows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub jain_1s: Option<Spread>,
-    /// Of several flows the smallest share over 10 s, 1 being an equal one.
+    /// Smallest share over 10 s, for several flows; 1 is an equal share.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worst_share: Option<Spread>,
-    /// Of several flows how long the slowest took to 80 % of an equal share, s.
+    /// Time until the slowest flow has 80 % of an equal share, for several flows, s.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fair_after_s: Option<Spread>,
     /// Beside another its part of what both have.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub share: Option<Spread>,
-    /// Why a start has no figures.
+    /// Reason why a start has no results.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }

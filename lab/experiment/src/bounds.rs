@@ -16,7 +16,7 @@ pub(crate) fn is_within(e: &Expectation, ours: &Spread) -> bool {
         && (spanned || !e.spans)
 }
 
-/// How far outside the bounds it is, as a share of the bound; 0 inside.
+/// Distance outside the bounds, as a part of the bound; 0 inside.
 pub(crate) fn distance(e: &Expectation, ours: &Spread) -> f64 {
     let [least, most] = bounds(e);
     let [lowest, highest] = counted(e, ours);

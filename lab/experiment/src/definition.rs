@@ -200,7 +200,7 @@ fn one_or_several<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Form>, D::Er
     from.deserialize_any(Forms)
 }
 
-/// How learned delay profiles are drawn (Verus).
+/// Form in which learned delay profiles are drawn (Verus).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ProfileForm {

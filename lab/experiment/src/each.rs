@@ -22,7 +22,7 @@ type Values<'a> = Vec<(&'a [String], Spread)>;
 /// Result of an expectation about each cell.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Each {
-    /// How many cells were judged.
+    /// Number of judged cells.
     pub cells: usize,
     /// Those outside the bound, the farthest first.
     pub outside: Vec<OneCell>,
@@ -38,7 +38,7 @@ pub struct OneCell {
 }
 
 impl Each {
-    /// How many hold.
+    /// Number of cells that hold, as text.
     pub fn count(&self) -> String {
         format!(
             "{} of {} cells",

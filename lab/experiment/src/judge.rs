@@ -25,7 +25,7 @@ pub enum Verdict {
     Short,
 }
 
-/// How the runs were made.
+/// Form of the runs: simulated or with real programs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mode {
     /// In the simulator.

@@ -217,7 +217,7 @@ pub fn experiment(shown: &ExperimentView<'_>, provenance: &Provenance) -> Result
     Ok(document(&title, &body, provenance))
 }
 
-/// Where the papers that experiments name can be read.
+/// Links to the papers that experiments name.
 const PAPERS: [(&str, &str); 4] = [
     (
         "Zaki et al., SIGCOMM 2015",

@@ -162,7 +162,7 @@ impl Plan {
     }
 }
 
-/// How the same runs with real programs.
+/// Command for the same run with real programs.
 fn emulated_command(run: &PlannedRun) -> String {
     let scenario = &mut run.scenario.clone();
     match run.subject {
@@ -228,7 +228,7 @@ fn advance(seed: &mut Value, further: u32) {
     }
 }
 
-/// Where a value is the same.
+/// Repetitions in which a value stays the same.
 enum Same {
     InEveryRepetition,
     /// It names its repetition, or is drawn for it.

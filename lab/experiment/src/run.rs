@@ -56,12 +56,12 @@ pub struct Run {
     /// Notes on the results of real programs, such as a machine without idle processors.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
-    /// Why the run failed.
+    /// Error of the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-/// Why an experiment has no results.
+/// Error of an experiment without results.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum RunError {
     /// The requirement that the experiment names.
@@ -76,7 +76,7 @@ pub enum RunError {
     Interrupted,
 }
 
-/// Where the flows run.
+/// Backend of the flows.
 #[derive(Clone, Copy)]
 pub enum Side<'a> {
     /// In the simulator.
@@ -191,7 +191,7 @@ pub struct Runner<'a> {
     pub workers: usize,
     /// Set to stop.
     pub stop: &'a AtomicBool,
-    /// Where the flows run.
+    /// Backend of the flows.
     pub side: Side<'a>,
 }
 

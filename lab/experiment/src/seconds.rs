@@ -5,7 +5,7 @@ use alcc_sim::Sample;
 use alcc_units::Span;
 use serde::{Deserialize, Serialize};
 
-/// Of every second, and also the standard metric of a figure.
+/// Metric of every second, and also the standard metric of a figure.
 pub const THROUGHPUT: &str = "throughput_mbps";
 pub(crate) const DELAY: &str = "queue_delay_ms";
 const WINDOW: &str = "cwnd";

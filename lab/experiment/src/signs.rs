@@ -42,7 +42,8 @@ pub(crate) fn style() -> String {
 mod tests {
     use super::*;
 
-    /// How people see colours, in linear light: all, and those without one of three kinds of cones.
+    /// Perceived colours, in linear light: by all people, and by those without one of three kinds
+    /// of cones.
     /// Machado, Oliveira and Fernandes 2009, table 1, severity 1.
     const VISIONS: [[[f64; 3]; 3]; 4] = [
         [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]],

@@ -22,7 +22,7 @@ pub const BESIDE: &str = "bbr3";
 /// Completion time of a transfer that did not end, ms.
 const UNFINISHED_MS: f64 = 60_000.0;
 
-/// How an algorithm is worse than all references.
+/// A kind of fault: a metric in which an algorithm is worse than all references.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Fault {
@@ -37,9 +37,9 @@ pub enum Fault {
     Harm,
     /// A transfer takes more than 1.15 times as long.
     Completion,
-    /// Of several flows: Jain's index of single seconds below 0.85 of the smallest.
+    /// Jain's index of single seconds below 0.85 of the smallest, for several flows.
     Jain,
-    /// Of several flows: the smallest share below half of the smallest.
+    /// Smallest share below half of the smallest, for several flows.
     Least,
     /// It was not simulated to its end.
     Error,
@@ -156,7 +156,7 @@ pub struct Finding {
     pub number: u64,
     /// Kinds of its changes.
     pub kinds: Vec<&'static str>,
-    /// How much worse: a ratio, of losses the difference.
+    /// Size of the fault: a ratio, for losses the difference.
     pub by: f64,
     /// The figure of the algorithm and of each reference.
     pub figures: BTreeMap<String, f64>,

@@ -53,7 +53,7 @@ pub struct Application {
     how: How,
 }
 
-/// How it is run.
+/// Function that runs an application.
 #[derive(Debug)]
 enum How {
     /// At both ends of one link.

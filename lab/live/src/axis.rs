@@ -94,7 +94,7 @@ impl Axis {
         }
     }
 
-    /// Where a value lies.
+    /// Place of a value on the drawing.
     pub fn place(&self, value: f64) -> f64 {
         let part = if self.log {
             (value.max(LEAST) / self.from).ln() / (self.to / self.from).ln()

@@ -35,12 +35,12 @@ pub struct Plan {
     pub schemes: Vec<Scheme>,
     /// Length of each window.
     pub duration: Span,
-    /// How long after its begin the fairness of several flows begins to count.
+    /// Time from the start of the window that the fairness of several flows excludes.
     pub settle: Span,
     /// Repetitions of each link, at least 1. Each has the next seed, in the emulator as in the
     /// simulator: other losses, another synthetic channel, another place in a recorded one.
     pub runs: u32,
-    /// Where.
+    /// Backend of the runs.
     pub backend: Backend,
     /// The command line, for the report.
     pub command: String,
@@ -48,7 +48,7 @@ pub struct Plan {
     pub keep: Option<PathBuf>,
 }
 
-/// Where the schemes run.
+/// Backend of a comparison.
 pub enum Backend {
     /// Real programs on emulated links; the schemes of a link run beside each other.
     /// [`alcc_emu::prepare`] must have succeeded.
@@ -66,14 +66,14 @@ pub enum Backend {
         registry: Registry,
         /// Files with algorithms in it that are not our own.
         plugins: Vec<PathBuf>,
-        /// How many runs at the same time; the results do not depend on it.
+        /// Number of parallel runs; the results do not depend on it.
         workers: usize,
-        /// How long after the link's beginning the flows start.
+        /// Offset in the trace at which every run begins.
         start: Span,
     },
 }
 
-/// How far a comparison is.
+/// Progress of a comparison.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Progress<'a> {
     /// Runs finished, those of an earlier attempt included.
@@ -149,9 +149,9 @@ pub fn compare(
 /// Finished runs, and the cache in which they are stored, if the plan has one.
 struct Finished<'a> {
     cache: Option<&'a ResultCache>,
-    /// Of each run, in the cache; none without one.
+    /// Key of each run in the cache; empty without a cache.
     keys: Vec<String>,
-    /// Of each run, once it is done.
+    /// Result of each run, once it is done.
     measured: Vec<Option<Measured>>,
     /// Runs done, those of an earlier attempt included.
     done: usize,

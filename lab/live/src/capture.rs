@@ -6,7 +6,7 @@ use alcc_units::Time;
 use etherparse::{IpNumber, Ipv4Header, TcpHeader, TcpOptionElement, UdpHeader};
 use std::io::{self, Write};
 
-/// Where the capture is taken.
+/// Place of the capture.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum CapturePoint {
     /// At the hosts that send data: what they send and the acknowledgements that reach them.
@@ -40,7 +40,7 @@ const SNAP_LEN: u32 = 65_535;
 /// Window scale of the receivers: their windows are far below 2^16 of these units.
 const WINDOW_SCALE: u8 = 10;
 const TTL: u8 = 64;
-/// Of the senders; the receivers have ephemeral ones.
+/// Port of the senders; the receivers have ephemeral ones.
 const SERVER: u16 = 443;
 const FIRST_CLIENT: u16 = 32_768;
 
@@ -49,7 +49,7 @@ const FIRST_CLIENT: u16 = 32_768;
 pub struct Capture<W> {
     to: W,
     place: CapturePoint,
-    /// Of each flow: whether its opening has been written.
+    /// True for each flow whose handshake has been written.
     opened: Vec<bool>,
     packet: Vec<u8>,
     zeros: Vec<u8>,

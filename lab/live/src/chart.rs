@@ -21,7 +21,7 @@ pub(crate) const RULE: usize = 254;
 /// From this number on lines are those of the class below it, without dashes.
 const WHOLE: usize = 256;
 
-/// How a page draws charts: its classes say colour `--c` and dashes `--d` of each scheme.
+/// Style sheet of charts in pages: its classes set colour `--c` and dashes `--d` of each scheme.
 pub const STYLE: &str = include_str!("chart.css");
 /// Colour of text that is not the name of a scheme.
 pub(crate) const SOFT: RGBColor = RGBColor(0x5d, 0x6b, 0x78);
@@ -37,7 +37,7 @@ pub(crate) fn numbered(number: usize) -> RGBColor {
     RGBColor(1, high, low)
 }
 
-/// How points are drawn.
+/// Form of points.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Shape {
     /// From point to point; what is no number is a gap.
@@ -65,7 +65,7 @@ pub enum Shape {
 pub struct Curve {
     /// The number of its class.
     pub class: usize,
-    /// How it is drawn.
+    /// Form of the curve.
     pub shape: Shape,
     /// x and y.
     pub points: Vec<(f64, f64)>,
@@ -396,7 +396,7 @@ pub(crate) fn escape(text: &str) -> String {
         .replace('"', "&quot;")
 }
 
-/// How a drawing that stands alone came about.
+/// Metadata of a drawing that stands alone.
 pub(crate) fn metadata(about: &About) -> String {
     let about = serde_json::to_string(about).unwrap_or_default();
     format!("<metadata>{}</metadata>", escape(&about))

@@ -20,7 +20,7 @@ pub(crate) struct Client {
 /// Bytes that the downloading application received, including the header of the response.
 #[derive(Debug, Default)]
 pub(crate) struct Reads {
-    /// When, and how many bytes by then.
+    /// Times of reads, and the bytes by then.
     pub(crate) at: Vec<(Time, u64)>,
     /// Beginning of the response.
     pub(crate) head: Vec<u8>,

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 pub struct Work {
     /// CPU time, user + system.
     pub ran: Span,
-    /// How often a thread went to sleep: each time it had been woken.
+    /// Number of times that a thread went to sleep, which is the number of wake-ups.
     pub sleeps: u64,
 }
 

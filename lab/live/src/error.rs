@@ -3,11 +3,11 @@
 use alcc_results::scenario::reason;
 use std::path::PathBuf;
 
-/// Why an experiment could not be run.
+/// Error of an experiment.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LabError {
-    /// Not a list of schemes, or not one that can be run so.
+    /// An invalid list of schemes, or one that cannot be run in this way.
     #[error("scheme '{scheme}': {why}")]
     Scheme {
         /// As typed.
@@ -15,7 +15,7 @@ pub enum LabError {
         /// The error, and a value that would be valid.
         why: String,
     },
-    /// Not a flow.
+    /// An invalid flow.
     #[error(transparent)]
     Flow(#[from] alcc_sim::FlowError),
     /// A program that the experiment needs is not on this machine.
@@ -23,9 +23,9 @@ pub enum LabError {
     Missing {
         /// Its name.
         program: &'static str,
-        /// Where it was looked for.
+        /// Places that were searched.
         looked: String,
-        /// How to get it.
+        /// Instruction for installing it.
         fix: String,
     },
     /// The emulated link.
@@ -47,7 +47,7 @@ pub enum LabError {
         /// The line and what is wrong with it.
         why: String,
     },
-    /// Not a list of traces.
+    /// An invalid list of traces.
     #[error("traces '{list}': {why}")]
     Traces {
         /// As typed.

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 /// Width of a bin of the series: finer ones show single packets.
 const BIN: Span = Span::from_millis(200);
 
-/// How long the packets of each flow waited, from the first full-size one on.
+/// Queueing times of each flow's packets, from the first full-size one on.
 pub struct Waits {
     of_flows: Vec<Distribution>,
     has_begun: bool,

@@ -59,7 +59,7 @@ pub const FORMS: [Form; 6] = [
     },
 ];
 
-/// Which of them the others are compared with.
+/// The form with which the others are compared.
 pub const NATIVE: usize = 1;
 
 impl Form {
@@ -74,7 +74,7 @@ impl Form {
 pub struct Cost {
     /// Per cent of a core.
     pub percent: f64,
-    /// How often its threads went to sleep, per second.
+    /// Wake-ups of its threads per second.
     pub wakeups_per_s: f64,
     /// Throughput of the link, Mbit/s.
     pub mbps: f64,

@@ -27,7 +27,7 @@ pub struct Link {
     pub name: String,
     /// Both directions.
     pub path: PathSpec,
-    /// Where in its recorded traces it begins, if that is not their beginning.
+    /// Offset in its recorded traces, if it does not begin at their start.
     pub trace_start: Option<Span>,
     /// The recordings of both directions.
     pub files: Vec<PathBuf>,
@@ -46,7 +46,7 @@ pub struct PathDefaults {
     pub up: Up,
     /// Probability of random loss towards the receivers and on the way back, 0 to 1.
     pub loss: [f64; 2],
-    /// Of everything random on the links, synthetic channels included.
+    /// Seed of all random numbers of the links, including synthetic traces.
     pub seed: u64,
 }
 

@@ -56,7 +56,7 @@ impl Experiment<'_> {
         if self.shared.is_some() { 0 } else { scheme }
     }
 
-    /// How many links there are.
+    /// Number of links.
     fn links(&self) -> usize {
         match self.shared {
             Some(_) => 1,
@@ -64,7 +64,7 @@ impl Experiment<'_> {
         }
     }
 
-    /// When a scheme is there.
+    /// Lifetime of a scheme.
     fn times(&self, scheme: usize) -> Times {
         self.shared
             .map_or_else(Times::default, |times| times[scheme])
@@ -81,11 +81,11 @@ impl Experiment<'_> {
 pub struct Crowd<'a> {
     /// The scheme.
     pub scheme: &'a Scheme,
-    /// How long after the window's begin its fairness begins to count.
+    /// Time from the start of the window that its fairness excludes.
     pub settle: Span,
 }
 
-/// When a flow is there, since its link's beginning.
+/// Lifetime of a flow, since the start of its link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Times {
     /// Time of its client's request.
@@ -106,7 +106,7 @@ pub struct Measured {
     pub series: Vec<Series>,
     /// Notes for the reader: losses outside the model, failures of the runtime.
     pub notes: Vec<String>,
-    /// How often the sender's threads were woken per second, by scheme; nothing of crowds.
+    /// Wake-ups of the sender's threads per second, by scheme; empty for several flows.
     #[serde(default)]
     pub wakeups_per_s: BTreeMap<String, f64>,
 }

@@ -99,7 +99,7 @@ pub fn watch(
     })
 }
 
-/// How often which change occurred, in tenths of the scale of a table's bins.
+/// Number of occurrences of each change, in tenths of the scale of a table's bins.
 pub type Changes = BTreeMap<i64, u64>;
 
 /// Learned parameters.
@@ -166,7 +166,7 @@ pub fn train(
 /// Teacher and walk on one link, means over the seeds.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct Compared {
-    /// Which.
+    /// Name of the link.
     pub link: String,
     /// The teacher's throughput, Mbit/s.
     pub teacher_mbps: f64,
@@ -193,7 +193,7 @@ impl Compared {
     }
 }
 
-/// How far off the walk may be, per cent of the teacher's throughput and delay.
+/// Maximum deviation of the walk, per cent of the teacher's throughput and delay.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Within(pub f64, pub f64);
 

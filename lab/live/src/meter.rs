@@ -39,7 +39,7 @@ struct Bin {
 /// Measurement of a [`Meter`] in its window.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Observed {
-    /// When the window began, on the meter's clock.
+    /// Start of the window, on the meter's clock.
     pub started: Time,
     /// The flow's part of the window: with the window, or at its first full-size packet.
     pub flow_started: Time,
@@ -86,7 +86,7 @@ impl Meter {
         }
     }
 
-    /// When the window began; `None` before the first full-size packet.
+    /// Start of the window; `None` before the first full-size packet.
     pub fn started(&self) -> Option<Time> {
         self.start
     }
@@ -103,7 +103,7 @@ impl Meter {
             .is_some_and(|start| now.since(start) >= self.window)
     }
 
-    /// How long after the window's begin `at` is; `None` outside the window.
+    /// Time from the start of the window to `at`; `None` outside the window.
     fn inside(&self, at: Time) -> Option<Span> {
         let start = self.start.filter(|start| *start <= at)?;
         Some(at.since(start)).filter(|age| *age < self.window)

@@ -6,7 +6,7 @@
 use alcc_results::Results;
 use serde::Serialize;
 
-/// How a scheme is drawn.
+/// Style of a scheme.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub(crate) struct Look {
     /// `#rrggbb`.

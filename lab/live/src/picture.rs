@@ -26,7 +26,7 @@ const HEAD: u32 = 84;
 const TITLE: u32 = 34;
 /// The same without one.
 pub(crate) const NO_TITLE: u32 = 16;
-/// Where the plot begins inside a panel.
+/// Offset of the plot inside a panel.
 const LEFT: u32 = 62;
 /// Radius of a large mark with a name beside it, of one without, and of a dot.
 const RADII: [u32; 3] = [8, 6, 3];

@@ -20,7 +20,7 @@ const GRACE: Duration = Duration::from_secs(5);
 pub(crate) struct Program {
     child: Child,
     scheme: String,
-    /// Where its last words may stand, the likeliest first.
+    /// Files in which its last words may be, the likeliest first.
     says: Vec<PathBuf>,
 }
 

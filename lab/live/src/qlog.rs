@@ -51,7 +51,7 @@ struct Flow {
 struct Sent {
     pn: u64,
     end: u64,
-    /// How the sender found it lost.
+    /// Rule by which the sender found it lost.
     lost: Option<LossSign>,
 }
 

@@ -19,7 +19,7 @@ const SCRIPT: &str = include_str!("report/page.js");
 /// A chart of the whole width, on a page that is not a comparison.
 const WHOLE: Sizes = [(880, 300), (380, 240)];
 
-/// How a scheme, or a side of it, is drawn. Its index in the list is the number of its class.
+/// Style of a scheme, or of a side of it. Its index in the list is the number of its class.
 pub(crate) struct Look {
     pub(crate) scheme: String,
     pub(crate) side: Option<String>,

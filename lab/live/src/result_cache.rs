@@ -17,10 +17,10 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How names of files begin that are being written.
+/// Prefix of the names of files that are being written.
 const TEMPORARY_PREFIX: &str = ".alcc-";
 
-/// Nobody writes one file for longer.
+/// Age of a temporary file after which its writer is regarded as dead.
 const MAX_TEMPORARY_AGE: Duration = Duration::from_secs(3_600);
 
 /// A folder of finished runs.

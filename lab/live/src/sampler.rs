@@ -10,7 +10,7 @@ use alcc_sys::{Sockets, TcpCounters, TcpSocket};
 use alcc_units::{Span, Time};
 use std::io;
 
-/// How often a connection is looked at: the error bound of write times.
+/// Interval of the samples: the error bound of write times.
 pub const PERIOD: Span = Span::from_millis(5);
 
 /// One look at one connection.
@@ -58,7 +58,7 @@ pub struct History {
 }
 
 impl History {
-    /// Of one who wrote down when how many bytes had been written.
+    /// Samples of a sender that recorded when how many bytes had been written.
     pub(crate) fn of_writes(written: Vec<(Time, u64)>) -> Self {
         Self {
             written,

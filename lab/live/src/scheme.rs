@@ -54,7 +54,7 @@ pub struct Scheme {
 /// Datagrams at a constant rate: what `udp:...` is on the emulated side.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Constant {
-    /// When they leave.
+    /// Sending times of the datagrams.
     pub source: Source,
     /// IP bytes of each.
     pub packet: Bytes,

@@ -29,7 +29,7 @@ pub(crate) fn make_download(folder: &Path) -> Result<(), LabError> {
         )))
 }
 
-/// Where a server listens, and for how many.
+/// Address of a server, and its number of connections.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Listen {
     /// The port.
@@ -63,13 +63,13 @@ pub struct Server {
 #[derive(Debug, Default, serde::Deserialize)]
 #[serde(default)]
 pub struct RuntimeReport {
-    /// How acknowledgements were learned.
+    /// Source of acknowledgements.
     pub feedback: String,
-    /// How the limit was kept.
+    /// Enforcement of the limit.
     pub enforcement: String,
     /// Connections controlled.
     pub connections: u64,
-    /// How often a write was refused or cut short.
+    /// Number of writes that were refused or cut short.
     pub gate_closed: u64,
     /// Readings of the kernel's counters.
     pub readings: u64,

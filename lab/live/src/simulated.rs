@@ -16,7 +16,7 @@ use std::any::Any;
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Of a flow whose rate is not its algorithm's.
+/// Note about a flow whose rate is not its algorithm's.
 pub const HELD_BY_BUFFER: &str = "its send buffer was the limit in most round trips (4 MiB by Linux's tcp_wmem): /sndbuf=SIZE sets another";
 
 /// Width of a bin of the plots' series. The time plots show the first repetition, so it has finer
@@ -33,9 +33,9 @@ pub struct Simulation<'a> {
     pub registry: &'a Registry,
     /// Length of the window.
     pub duration: Span,
-    /// When the flows begin, since the link's beginning.
+    /// Offset in the trace at which the flows begin.
     pub start: Span,
-    /// How long after the window's begin the fairness of several flows begins to count.
+    /// Time from the start of the window that the fairness of several flows excludes.
     pub settle: Span,
     /// Number of the repetition, from 1.
     pub run: u32,
@@ -162,9 +162,9 @@ fn counts(flow: &FlowSpec) -> bool {
 /// wants to stop.
 struct Watch<'a> {
     meter: Meter,
-    /// When the packets in the queue came, by flow and number.
+    /// Arrival times of the packets in the queue, by flow and number.
     waiting: HashMap<(usize, u64), Time>,
-    /// Which flows are looked at.
+    /// Flows that are measured.
     counted: Vec<bool>,
     go_on: GoOn<'a>,
 }

@@ -25,7 +25,7 @@ pub(crate) const fn calls(header_length: u8) -> alcc_receiver {
     }
 }
 
-/// Of one connection. `None`: it panicked, and reports nothing more.
+/// Receiver of one connection. `None`: it panicked, and reports nothing more.
 struct Half(Option<Box<dyn Receiver>>);
 
 /// The result of `call`, or `otherwise` after a panic.

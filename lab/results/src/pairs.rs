@@ -12,22 +12,22 @@ use crate::series::{Series, quantiles};
 use alcc_units::percentile;
 use serde::{Deserialize, Serialize};
 
-/// How far the medians may be apart.
+/// Maximum distance of the medians.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Bounds {
-    /// Of the throughputs, in % of the native's.
+    /// Bound of the throughputs, in % of the native form.
     pub throughput: Tolerance,
-    /// Of the queueing delays, in ms.
+    /// Bound of the queueing delays, in ms.
     pub delay: Tolerance,
 }
 
 impl Bounds {
-    /// Of most forms.
+    /// Bounds of most forms.
     pub const USUAL: Self = Self {
         throughput: Tolerance::absolute(3.0),
         delay: Tolerance::percent(5.0).or(2.0),
     };
-    /// Of a window that the kernel keeps exactly (enforcement `bpf`).
+    /// Bounds for a window that the kernel enforces exactly (enforcement `bpf`).
     pub const IN_KERNEL: Self = Self {
         throughput: Tolerance::absolute(2.0),
         delay: Tolerance::percent(3.0).or(1.0),
@@ -75,11 +75,11 @@ pub struct Pair {
     pub throughput_90: [[f64; 2]; 2],
     /// 5th and 95th percentile of the one-way delay of packets, medians of the runs, ms.
     pub delay_90_ms: [[f64; 2]; 2],
-    /// Which of the bounds hold.
+    /// True for each bound that holds.
     pub within: BoundsHeld,
 }
 
-/// Which of the bounds hold.
+/// True for each bound that holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct BoundsHeld {
     /// The median throughput differs by no more than the [`Bounds`] say.

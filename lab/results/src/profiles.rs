@@ -200,7 +200,8 @@ fn median(mut values: Vec<f64>) -> Option<f64> {
     Some(*values.select_nth_unstable_by(middle, f64::total_cmp).1)
 }
 
-/// Of pairs of throughput and slope: the mean slope of the lower half over that of the upper half.
+/// Ratio of the mean slope of the lower half to that of the upper half, from pairs of throughput
+/// and slope.
 fn steeper(mut pairs: Vec<(u64, f64)>) -> Option<f64> {
     pairs.sort_by_key(|(throughput, _)| *throughput);
     let (low, high) = pairs.split_at(pairs.len() / 2);

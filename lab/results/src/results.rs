@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 /// Everything one command measured: the `--json` object and the report's input.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Results {
-    /// Where, when and how it was measured.
+    /// Metadata: place, time and command of the measurement.
     pub about: About,
     /// One row per measured flow.
     pub flows: Vec<Row>,
@@ -28,12 +28,12 @@ impl Results {
     }
 }
 
-/// Where, when and how a result came about.
+/// Metadata of a result: place, time and command.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct About {
     /// `alcc` and its version.
     pub program: String,
-    /// Which build of it: the program's build ID.
+    /// The program's build ID.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub build: String,
     /// The command line.
@@ -64,7 +64,7 @@ pub struct About {
 pub struct InputFile {
     /// As it was opened.
     pub path: String,
-    /// Of its content, in hexadecimal; empty if it could not be read again.
+    /// SHA-256 of its content, in hexadecimal; empty if it could not be read again.
     pub sha256: String,
 }
 

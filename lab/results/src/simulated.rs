@@ -89,7 +89,7 @@ pub struct Summary {
     /// whole stay.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fair_after_s: Option<f64>,
-    /// Why there is no `jain_1s` although there are several flows.
+    /// Reason why there is no `jain_1s` although there are several flows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub jain_1s_note: Option<String>,
 }
@@ -185,7 +185,8 @@ impl Summary {
     }
 }
 
-/// Why there is no fairness of single seconds, if there is none although there are several flows.
+/// Reason why there is no fairness of single seconds, if there is none although there are several
+/// flows.
 pub fn why_no_jain_of_seconds(report: &Report, settle: Span) -> Option<String> {
     if report.flows.len() < 2 || report.jain_of_seconds(settle).is_some() {
         return None;

@@ -2,7 +2,7 @@
 //! Distance of results from their reference, and its bounds.
 use crate::Spread;
 
-/// How far a figure may be from its reference. The larger of the two counts.
+/// Maximum distance of a value from its reference. The larger of the two counts.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Tolerance {
     /// Part of the reference.
@@ -80,7 +80,7 @@ impl Compared {
         self.ours.median.clamp(self.theirs.min, self.theirs.max)
     }
 
-    /// How far our median is from the reference's range. Negative: below.
+    /// Distance of our median from the reference's range. Negative: below.
     pub fn off(&self) -> f64 {
         self.ours.median - self.nearest()
     }

@@ -5,31 +5,31 @@ use crate::groups::{Group, Spread};
 use crate::row::{EMULATED, Row, SIMULATED};
 use serde::{Deserialize, Serialize};
 
-/// How far the simulator may be from real programs.
+/// Maximum distance of the simulator from real programs.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Bounds {
-    /// Of utilization, in points.
+    /// Bound of the utilization, in points.
     pub utilization: Tolerance,
-    /// Of the mean delay, in ms.
+    /// Bound of the mean delay, in ms.
     pub delay: Tolerance,
-    /// Of Jain's index of single seconds, if there are several flows.
+    /// Bound of Jain's index of single seconds, for several flows.
     pub jain: Tolerance,
 }
 
 impl Bounds {
-    /// Of one flow.
+    /// Bounds for one flow.
     pub const ONE: Self = Self {
         utilization: Tolerance::absolute(2.0),
         delay: Tolerance::percent(10.0),
         jain: Tolerance::absolute(0.05),
     };
-    /// Of several flows.
+    /// Bounds for several flows.
     pub const CROWD: Self = Self {
         utilization: Tolerance::absolute(3.0),
         delay: Tolerance::percent(15.0),
         ..Self::ONE
     };
-    /// Of the mean queueing delay of an algorithm without a TCP below it, in ms.
+    /// Bound for the mean queueing delay of an algorithm without a TCP below it, ms.
     pub const NATIVE_DELAY: Tolerance = Self::ONE.delay.or(2.0);
 }
 
@@ -73,7 +73,7 @@ pub struct Twin {
     pub agrees: bool,
 }
 
-/// How far the range of `simulated` is from `emulated`; 0 inside it.
+/// Distance of the range of `simulated` from `emulated`; 0 inside it.
 fn distance(emulated: f64, simulated: &[f64]) -> Option<f64> {
     let range = Spread::of(simulated)?;
     Some(emulated.clamp(range.min, range.max) - emulated)

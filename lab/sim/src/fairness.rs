@@ -7,9 +7,10 @@ const SECOND: Span = Span::from_secs(1);
 /// A flow as input of the fairness measures. Times are since the window's beginning.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Share<'a> {
-    /// When its application started; zero if it was there before the window.
+    /// Start of its application; zero if it started before the window.
     pub from: Span,
-    /// When its application stopped or had received everything; the window's end if it stayed.
+    /// End of its application, by a stop or because it had received everything; else the window's
+    /// end.
     pub to: Span,
     /// IP bytes that the bottleneck delivered in each second of the window. May end early if the
     /// rest is zero.

@@ -34,14 +34,14 @@ pub(crate) struct Flow {
     pub(crate) meter: Meter,
     pub(crate) start: Time,
     pub(crate) stop: Option<Time>,
-    /// When it was to stop: `stop` is `None` from then on.
+    /// Planned stop: `stop` is `None` from then on.
     stops: Option<Time>,
     pub(crate) started: bool,
     /// Its data may be marked (ECN).
     pub(crate) ecn: bool,
     /// The flow that goes back from where this one arrives and carries its receiver's reports.
     pub(crate) partner: Option<usize>,
-    /// Where those of the data and of the acknowledgements begin.
+    /// First legs of the data's and of the acknowledgements' route.
     pub(crate) routes: [u32; 2],
     /// It carries the packets of others.
     pub(crate) tunnel: Option<Box<Tunnel>>,
@@ -155,7 +155,7 @@ impl Flow {
         }
     }
 
-    /// When its application or one of its endpoints has a timer.
+    /// Next timer of its application or of one of its endpoints.
     #[inline(never)]
     pub(crate) fn next_timer(&self) -> Time {
         let next = self.app.next().min(self.stop.unwrap_or(Time::MAX));

@@ -50,13 +50,13 @@ pub struct FlowSpec {
     pub paired: bool,
     /// The links that it passes, first and last, counted from 1; `None`: all.
     pub links: Option<(usize, usize)>,
-    /// When it begins, before its [`phase`](Self::phase).
+    /// Start time, before its [`phase`](Self::phase).
     pub start: Time,
     /// It begins and stops this much later. `None`: drawn with the seed, zero for the first flow of
     /// a scenario. Otherwise the ticks of flows that begin at round times would always fall on the
     /// same nanosecond. Then the order in which a simulator handles them would decide the shares.
     pub phase: Option<Span>,
-    /// When its application is gone; packets in flight are still repaired.
+    /// Stop time of its application; packets in flight are still repaired.
     pub stop: Option<Time>,
     /// Its packets may be marked instead of dropped (ECT, RFC 3168).
     pub ecn: bool,
@@ -207,7 +207,7 @@ impl FlowSpec {
         }
     }
 
-    /// How much its TCP may hold unsent (`tcp_notsent_lowat`); `None`: no limit, or no TCP.
+    /// Limit of unsent data in its TCP (`tcp_notsent_lowat`); `None`: no limit, or no TCP.
     pub fn notsent_lowat(&self) -> Option<Bytes> {
         match &self.under {
             Under::Native(rules) => rules.notsent_lowat,

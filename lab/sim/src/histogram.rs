@@ -16,7 +16,7 @@ const PAGE: usize = 64;
 /// minutes each.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Durations {
-    /// Not in the histogram yet.
+    /// Durations that are not in the histogram yet.
     few: Vec<u32>,
     many: Option<Box<Histogram>>,
     count: u64,
@@ -78,7 +78,7 @@ impl Durations {
         self.few.drain(..).for_each(|value| many.add(value));
     }
 
-    /// Of all of them.
+    /// Sum of all durations.
     pub(crate) fn sum(&self) -> Span {
         Span::from_nanos(u64::try_from(self.sum_ns).unwrap_or(u64::MAX))
     }
@@ -115,7 +115,7 @@ impl Durations {
 /// Counts by number, in pages: they are made where something is counted.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Paged<T> {
-    /// Where each page is in `counts`, from 1; 0: not made.
+    /// Position of each page in `counts`, from 1; 0: not made.
     pages: Vec<u16>,
     counts: Vec<[T; PAGE]>,
 }

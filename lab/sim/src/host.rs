@@ -53,12 +53,12 @@ pub(crate) trait Host: Send {
     /// The rules of both ends.
     fn rules(&self) -> &Rules;
 
-    /// How its receiver acknowledges.
+    /// Acknowledgement rules of its receiver.
     fn acks(&self) -> AckRule {
         self.rules().acks
     }
 
-    /// Where the algorithm's events go.
+    /// Receives the algorithm's events.
     fn set_log(&mut self, log: Log);
 
     /// The flow begins.
@@ -85,10 +85,10 @@ pub(crate) trait Host: Send {
     /// Sends the packets that may leave now, into `out`.
     fn send(&mut self, now: Time, out: &mut Outbox<'_>);
 
-    /// When `on_timer` wants to be called; later than the last call.
+    /// Time at which `on_timer` is to be called; later than the last call.
     fn next_timer(&self) -> Option<Time>;
 
-    /// When the byte at `position` was written. Positions never decrease.
+    /// Time at which the byte at `position` was written. Positions never decrease.
     fn written_at(&mut self, position: u64) -> Time;
 
     /// Bytes that the socket has accepted so far.

@@ -45,7 +45,7 @@ pub(crate) struct InFlight {
     pub(crate) queued: Span,
     pub(crate) flow: u32,
     pub(crate) len: u32,
-    /// Which leg of its route it is on.
+    /// Number of the leg of its route.
     pub(crate) leg: u32,
     /// It carries data, not an acknowledgement or report.
     pub(crate) data: bool,
@@ -112,7 +112,7 @@ pub struct LinkCounters {
     pub dropped: u64,
 }
 
-/// Where a packet stands after a hop.
+/// State of a packet after a hop.
 pub(crate) enum Next {
     /// It has another hop.
     Hop,
@@ -163,7 +163,7 @@ pub(crate) struct Network {
     /// Down and up of each link.
     pub(crate) links: Vec<Direction>,
     lines: Vec<DelayLine>,
-    /// When each of the links has something to do, then each of the lines.
+    /// Next event of each link, then of each delay line.
     due: Vec<Time>,
 }
 
@@ -426,7 +426,7 @@ impl Network {
     }
 }
 
-/// When a link has to be looked at.
+/// Time of a link's next event.
 #[inline]
 fn wake<P: Probe>(link: &Direction, traffic: &Traffic<P>) -> Time {
     let next = if traffic.is_watched() {
@@ -437,7 +437,7 @@ fn wake<P: Probe>(link: &Direction, traffic: &Traffic<P>) -> Time {
     next.unwrap_or(Time::MAX)
 }
 
-/// Which direction of which link is number `index`.
+/// The direction and link of number `index`.
 #[inline]
 pub(crate) fn link_dir(index: usize) -> LinkDir {
     LinkDir {

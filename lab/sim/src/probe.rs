@@ -78,7 +78,7 @@ impl<P: Probe + ?Sized> Probe for &mut P {
 /// An event that an algorithm reported.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct AlgorithmEvent {
-    /// When.
+    /// Time of the event.
     pub at: Time,
     /// Number of the flow in the scenario, from 0.
     pub flow: usize,
@@ -91,11 +91,11 @@ pub struct AlgorithmEvent {
 /// Something happened to a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PacketEvent {
-    /// When.
+    /// Time of the event.
     pub at: Time,
     /// Number of its flow in the scenario, from 0.
     pub flow: usize,
-    /// Where it is, and what happened.
+    /// Place and kind of the event.
     pub what: PacketStep,
     /// Its length in IP bytes.
     pub len: Bytes,
@@ -134,7 +134,7 @@ pub enum PacketContent {
     Data {
         /// Number of the transmission; a retransmission has a new one.
         pn: u64,
-        /// Where it begins in the stream.
+        /// Position of its first byte in the stream.
         start: u64,
         /// Bytes of payload.
         len: u64,
@@ -149,7 +149,7 @@ pub enum PacketContent {
     },
     /// An acknowledgement.
     Ack {
-        /// Of a byte stream; otherwise of datagrams.
+        /// True for a byte stream, false for datagrams.
         stream: bool,
         /// Its content.
         ack: Ack,

@@ -17,7 +17,7 @@ pub struct Report {
     pub started: Time,
     /// Length of the window.
     pub duration: Span,
-    /// How many events the engine handled: timers, packets that left a hop or were lost.
+    /// Number of events that the engine handled: timers, packets that left a hop or were lost.
     pub events: u64,
 }
 
@@ -134,7 +134,7 @@ pub type Gauge = (&'static str, f64);
 /// One sample of a flow's time series; covers the interval that ends at `at`.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Sample {
-    /// Since the window began.
+    /// Start of the interval, since the window began.
     pub at: Span,
     /// Capacity of the bottleneck.
     pub capacity: Rate,

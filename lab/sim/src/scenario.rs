@@ -31,7 +31,7 @@ pub struct LinkSpec {
     pub up: DirectionSpec,
 }
 
-/// Why a scenario cannot be simulated.
+/// Error in a scenario that cannot be simulated.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SimError {
@@ -88,9 +88,9 @@ pub enum SimError {
     Stop {
         /// Its number, from 1.
         flow: usize,
-        /// When it starts.
+        /// Its start.
         start: Span,
-        /// When it stops.
+        /// Its stop.
         stop: Span,
     },
     /// Too many events.
@@ -110,13 +110,13 @@ pub enum SimError {
     Standstill {
         /// The number of events.
         events: u64,
-        /// When.
+        /// Time of the event.
         at: Time,
     },
     /// The probe stopped the run.
     #[error("simulate: stopped at {at} of simulated time")]
     Stopped {
-        /// When.
+        /// Time of the event.
         at: Time,
     },
 }

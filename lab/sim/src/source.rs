@@ -20,7 +20,7 @@ pub struct Source {
 const DEFAULT_INTERVAL: Span = Span::from_millis(20);
 
 impl Source {
-    /// When packet `n` of a constant-rate sender leaves, counted from 0, after its start.
+    /// Departure time of packet `n` (from 0) of a constant-rate sender, after its start.
     pub fn packet_at(&self, n: u64) -> Span {
         self.write_at(n, self.every)
     }
@@ -75,7 +75,7 @@ impl AppModel {
         self.source.size.map(Bytes::get)
     }
 
-    /// When `poll` has news.
+    /// Time of the next change that `poll` reports.
     pub(crate) fn next(&self) -> Time {
         if self.stopped {
             return Time::MAX;

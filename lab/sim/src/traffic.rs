@@ -21,7 +21,7 @@ pub(crate) struct Traffic<P> {
     reported: Option<Receiver<AlgorithmEvent>>,
     pub(crate) flows: Vec<Flow>,
     pub(crate) packets: Packets,
-    /// Of each direction of a link.
+    /// Counters of each direction of a link.
     pub(crate) counters: Vec<LinkCounters>,
     pub(crate) events: u64,
     pub(crate) window: Option<Time>,

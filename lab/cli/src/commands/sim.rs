@@ -361,7 +361,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// When the first packet could pass the links that let none pass in the run.
+/// Time at which the first packet could pass the links that let none pass in the run.
 fn late_traces(scenario: &Scenario, report: &Report) -> Vec<Span> {
     let end = report.started + report.duration;
     let directions = scenario.links.iter().flat_map(|l| [&l.down, &l.up]);

@@ -18,7 +18,7 @@ struct Cause {
     /// The situations; none: all of the part.
     #[serde(default)]
     situations: Vec<String>,
-    /// Why.
+    /// The cause.
     why: String,
 }
 

@@ -348,7 +348,7 @@ pub struct Cell {
     pub algorithm: String,
     /// The figures.
     pub checks: Vec<Check>,
-    /// Why there are none.
+    /// Reason why there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     /// The command that runs the same.

@@ -29,9 +29,9 @@ pub(super) struct Stage<'a> {
     pub(super) from: Ipv4Addr,
     /// The receiver's address.
     pub(super) to: Ipv4Addr,
-    /// When the link's time began.
+    /// Start of the link's time.
     pub(super) origin: Instant,
-    /// How long the link is watched.
+    /// Length of the measurement.
     pub(super) duration: Duration,
     pub(super) stop: &'a AtomicBool,
     /// Notes on the results.
@@ -42,7 +42,7 @@ pub(super) struct Stage<'a> {
 /// time, so that every scheme meets the same part of a trace.
 const LEAD: Duration = Duration::from_secs(8);
 
-/// Of [`super::Application::prepare`]: there is nothing.
+/// [`super::Application::prepare`] of an application without preparation.
 pub(super) fn nothing(_: &Stage<'_>) -> Result<(), LabError> {
     Ok(())
 }
@@ -50,11 +50,11 @@ pub(super) fn nothing(_: &Stage<'_>) -> Result<(), LabError> {
 /// A server; ended when dropped.
 pub(super) struct Served {
     program: Program,
-    /// Of `alcc run`; `None` for a plain server.
+    /// Report of `alcc run`; `None` for a plain server.
     report: Option<PathBuf>,
 }
 
-/// How one knows that a server has begun.
+/// Sign that a server has started.
 pub(super) enum Ready<'a> {
     /// It accepts at this port.
     Port(u16),
@@ -161,7 +161,7 @@ impl Stage<'_> {
         Ok(begin)
     }
 
-    /// Until `end`, or an error when the user stops it.
+    /// Waits until `end`, or returns an error when the user stops it.
     pub(super) fn wait(&self, end: Instant) -> Result<(), LabError> {
         while Instant::now() < end {
             if self.stop.load(std::sync::atomic::Ordering::Relaxed) {

@@ -142,7 +142,7 @@ fn run(stage: &Stage<'_>) -> Result<Figures, LabError> {
 struct Frame {
     /// Size and checksum.
     content: String,
-    /// When it came, s.
+    /// Arrival time, s.
     at: f64,
 }
 

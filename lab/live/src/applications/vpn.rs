@@ -196,7 +196,7 @@ impl Datagrams {
         Ok(Self { sender, receiver })
     }
 
-    /// How many were sent, and the delays of those that came, ms.
+    /// Number of sent packets, and the delays of those that arrived, ms.
     fn finish(self) -> Result<(usize, Vec<f64>), LabError> {
         let sent = self.sender.join();
         let came = self.receiver.join();

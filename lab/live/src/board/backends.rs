@@ -181,7 +181,7 @@ impl Simulator<'_> {
     }
 }
 
-/// Which part of each run is done, in millionths, as several threads say.
+/// Finished part of each run, in millionths, set by several threads.
 struct Parts {
     /// Runs of an earlier attempt.
     before: usize,
@@ -198,7 +198,7 @@ impl Parts {
         self.of[run].store((part * 1e6) as u32, Ordering::Relaxed);
     }
 
-    /// Of all runs, 0 to 1.
+    /// Finished part of all runs, 0 to 1.
     fn mean(&self) -> f64 {
         let parts = self.of.iter().map(|part| part.load(Ordering::Relaxed));
         let sum: f64 = parts.map(f64::from).sum();

@@ -38,7 +38,7 @@ pub(super) struct Bulk {
     transport: &'static dyn Transport,
     registry: Registry,
     ends: Namespaces,
-    /// Where the receiver listens.
+    /// Port of the receiver.
     port: u16,
     receiver: Option<End<Received>>,
     sender: Option<End<Sent>>,
@@ -301,7 +301,7 @@ impl Programs for Bulk {
     }
 }
 
-/// When how many bytes had passed at one end.
+/// Times and byte counts at one end.
 #[derive(Default)]
 struct Samples {
     counter: Counter,

@@ -32,7 +32,7 @@ pub(super) struct Datagrams {
     stop_receiver: Arc<AtomicBool>,
     sender: Option<JoinHandle<()>>,
     receiver: Option<JoinHandle<Vec<(Time, u64)>>>,
-    /// When how many bytes of payload had been received.
+    /// Times and counts of received payload bytes.
     received: Vec<(Time, u64)>,
 }
 

@@ -19,9 +19,9 @@ use std::time::Instant;
 /// The two ends of a link. Data go from the first to the second.
 #[derive(Clone)]
 pub(crate) struct Namespaces {
-    /// Where the sender stands.
+    /// Namespace of the sender.
     pub(crate) sender: Namespace,
-    /// Where the receiver stands.
+    /// Namespace of the receiver.
     pub(crate) receiver: Namespace,
 }
 
@@ -35,7 +35,7 @@ impl Namespaces {
     }
 }
 
-/// Where a run is carried out, and with what.
+/// Environment of a run: place and tools.
 pub(super) struct RunContext<'a> {
     pub(super) ends: &'a Namespaces,
     pub(super) tools: &'a Tools,

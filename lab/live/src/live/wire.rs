@@ -42,7 +42,7 @@ impl Meters {
         }
     }
 
-    /// When the window began: with the first full-size packet of any flow.
+    /// Start of the window: the first full-size packet of any flow.
     pub(crate) fn started(&self) -> Option<Time> {
         self.started
     }

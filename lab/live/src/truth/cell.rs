@@ -43,7 +43,7 @@ impl Verdict {
 
 /// Runs scenarios from several starts.
 pub struct Runner<'a> {
-    /// Where their traces are.
+    /// Traces of the references.
     pub traces: &'a Traces,
     /// The algorithms.
     pub registry: &'a Registry,

@@ -23,9 +23,9 @@ pub struct Reference {
     pub queue: QueueSpec,
     /// Without queueing.
     pub rtt: Span,
-    /// Of the window.
+    /// Length of the window.
     pub duration: Span,
-    /// When the flow begins, one run each.
+    /// Start times of the flow, one run each.
     pub starts: Vec<Span>,
     /// As `alcc-lab sim --flow` reads it.
     pub flow: String,
@@ -33,7 +33,7 @@ pub struct Reference {
     pub runs: Vec<Row>,
 }
 
-/// How far our figures may be from theirs.
+/// Maximum distance of our results from the published ones.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Bounds {
     /// Of utilization in points, or of throughput.

@@ -22,7 +22,7 @@ pub struct Real {
     link: Link,
     /// One for each flow.
     pub(crate) schemes: Vec<Scheme>,
-    /// When each of them is there.
+    /// Lifetime of each flow.
     pub(crate) times: Vec<Times>,
     duration: Span,
 }

@@ -110,7 +110,7 @@ pub fn random_start(trace: &Trace, seed: u64) -> Span {
     Span::from_millis(Rng::new(seed ^ 0x0073_7461_7274).below(ms))
 }
 
-/// Why a trace could not be read, and a fix where one is known.
+/// Reason why a trace could not be read, and a fix if one is known.
 pub fn why_not_read(error: &TraceError) -> String {
     match error {
         TraceError::Read { source, .. } => reason(source),

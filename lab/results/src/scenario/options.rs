@@ -10,7 +10,7 @@ use toml::de::DeValue;
 pub struct Value {
     /// As written.
     pub text: String,
-    /// Of an option: `--rtt`. Of a file: its name, line and key.
+    /// For an option: `--rtt`. For a file: its name, line and key.
     pub location: String,
 }
 

@@ -167,7 +167,7 @@ impl FlowText {
         all.chain(below).map(|(_, value)| value.as_str())
     }
 
-    /// How many flows it is: a pair is two.
+    /// Number of flows: a pair is two.
     pub fn flows(&self) -> u64 {
         self.count * if self.parts.both { 2 } else { 1 }
     }
@@ -226,7 +226,7 @@ impl FlowText {
         }
     }
 
-    /// Of datagrams at a constant rate: when they leave, and IP bytes of each.
+    /// Sending times and IP bytes of datagrams at a constant rate.
     ///
     /// # Errors
     /// [`FlowError`] with what would be right.

@@ -21,25 +21,25 @@ pub struct Parts {
     pub host: Option<&'static Rules>,
     /// As an application sets it.
     pub send_buffer: Option<Bytes>,
-    /// Of its TCP.
+    /// Receive window of its TCP.
     pub receive_window: Option<Bytes>,
-    /// Of its TCP.
+    /// Limit of unsent data in its TCP.
     pub notsent_lowat: Option<Bytes>,
     /// Data of the application.
     pub source: Source,
     /// Round trip without queueing.
     pub rtt: Option<Span>,
-    /// Of the data.
+    /// Direction of the data.
     pub dir: Dir,
     /// A pair, there and back.
     pub both: bool,
     /// First and last link, from 1.
     pub links: Option<(usize, usize)>,
-    /// When the first of the N begins.
+    /// Start of the first of the N flows.
     pub start: Time,
-    /// When all stop.
+    /// Stop of all N flows.
     pub stop: Option<Time>,
-    /// How long each flow lasts.
+    /// Lifetime of each flow.
     pub length: Option<Span>,
     /// Between the starts of the N.
     pub stagger: Span,
@@ -248,7 +248,7 @@ impl Parts {
         Ok(())
     }
 
-    /// When flow `number` of N stops.
+    /// Stop time of flow `number` of N.
     pub(super) fn stop_of(&self, number: u64) -> Option<Time> {
         let start = self.start + self.stagger * number;
         self.stop

@@ -11,7 +11,7 @@ use alcc_units::{Bytes, Rng, Span, Time};
 /// Bytes that the program offers per write (nginx's `sendfile_max_chunk`).
 const CHUNK: Bytes = Bytes::new(2 << 20);
 
-/// How late things happen on the sending machine.
+/// Lateness of events on the sending machine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Timing {
     /// A reading of the counters is at least this late.
@@ -39,9 +39,9 @@ pub struct Kernel {
     pub name: String,
     /// A controller that has not started; the run uses a copy.
     pub controller: Instance,
-    /// How it sends and acknowledges.
+    /// Rules for sending and acknowledging.
     pub rules: Rules,
-    /// How late things happen on its machine.
+    /// Lateness of events on its machine.
     pub timing: Timing,
 }
 

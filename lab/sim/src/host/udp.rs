@@ -62,7 +62,7 @@ impl Udp {
         Some((pn, pn * payload, payload))
     }
 
-    /// When the payload at `position` was due to leave.
+    /// Planned departure of the payload at `position`.
     fn due(&self, app: &AppModel, position: u64) -> Option<Time> {
         let payload = self.packet.get() - UDP_HEADER.get();
         app.written_at(position / payload * self.packet.get() + self.packet.get() - 1)

@@ -17,7 +17,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// Where name servers stand; the second where the first names only a program of this machine.
+/// Files with name servers; the second is read if the first names only a program of this machine.
 const NAMES: [&str; 2] = ["/etc/resolv.conf", "/run/systemd/resolve/resolv.conf"];
 /// Beside PATH: users other than root often lack them.
 const SYSTEM: [&str; 2] = ["/usr/sbin", "/sbin"];

@@ -29,7 +29,7 @@ pub(crate) struct Processes {
     guard: Option<Pid>,
 }
 
-/// Which of two processes this is.
+/// The role of a process after the fork.
 pub(super) enum Half {
     /// The one that does the work.
     Working(Processes),
@@ -253,7 +253,7 @@ impl Processes {
     }
 }
 
-/// How a command failed; `None` if it did not.
+/// Failure of a command; `None` if it succeeded.
 fn failed(exit: Exit) -> Option<String> {
     match exit {
         Exit::Status(0) => None,

@@ -152,7 +152,7 @@ pub(in crate::commands) fn write_table(
     write(out, &format!("{id}.parquet"), parquet)
 }
 
-/// How the runs of a plan come about. `given` are files beside those that their scenarios name;
+/// Metadata of the runs of a plan. `given` are files beside those that their scenarios name;
 /// `side` has the mode, and what only real programs depend on.
 pub(in crate::commands) fn about(
     runs: &[PlannedRun],

@@ -5,7 +5,7 @@ use crate::output::Product;
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-/// Where a command writes what it makes.
+/// Destination of a command's output.
 #[derive(clap::Args)]
 pub(super) struct Output {
     /// File to write [default: standard output]

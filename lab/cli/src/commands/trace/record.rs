@@ -149,7 +149,7 @@ fn said(session: &Session, now: Time) -> String {
     }
 }
 
-/// Why a recording is not complete.
+/// Reason why a recording is not complete.
 fn broken(recording: &Recording) -> String {
     use alcc_record::session::End;
     let reached = format!("after {:.1} s", recording.reached().as_secs_f64());

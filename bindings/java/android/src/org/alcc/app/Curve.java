@@ -68,7 +68,7 @@ final class Curve {
         return value(i, RTT) / 1e3;
     }
 
-    /** Since the sample before, Mbit/s. */
+    /** Rate since the sample before, Mbit/s. */
     synchronized double throughput(int i) {
         if (i == 0) {
             return 0;
@@ -77,7 +77,7 @@ final class Curve {
         return millis <= 0 ? 0 : (value(i, BYTES) - value(i - 1, BYTES)) * 8 / 1e3 / millis;
     }
 
-    /** Of the last {@code millis}, Mbit/s. */
+    /** Rate of the last {@code millis}, Mbit/s. */
     synchronized double recent(long millis) {
         int from = count - 1;
         while (from > 0 && value(count - 1, TIME) - value(from, TIME) < millis) {

@@ -161,7 +161,7 @@ final class Upload {
         return curve;
     }
 
-    /** How many connections have been opened. */
+    /** Number of connections that have been opened. */
     synchronized int connections() {
         return connections;
     }

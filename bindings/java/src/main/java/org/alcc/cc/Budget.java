@@ -25,7 +25,7 @@ public final class Budget extends Controller {
     private long silentAt = NONE;
     private long patience;
     private long queueing;
-    /** Of the start: the shortest wait of this round trip, of how many packets, and when it began. */
+    /** Values of the start: the shortest wait of this round trip, its number of packets, and its beginning. */
     private long least = Long.MAX_VALUE;
     private int samples;
     private long roundFrom;

@@ -25,7 +25,7 @@ public final class Copa extends Controller {
     private final Drains drains = new Drains();
     private double drainedRate;
     private final Route route = new Route();
-    /** When an overload was last measured, and to what it may drain the window; -1: never. */
+    /** Time of the last measured overload, and the window to which it may drain; -1: never. */
     private long overloadAt = -1;
     private double overloadTo;
 

@@ -25,7 +25,7 @@ final class Drains {
     private boolean draining;
     private long since;
     private long was;
-    /** Of the drain under way: the smallest of the second before it, and the smallest in it. */
+    /** Values of the drain in progress: the smallest of the second before it, and the smallest in it. */
     private long recentBefore;
     private long lowest;
     private long before;

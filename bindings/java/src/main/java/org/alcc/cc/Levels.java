@@ -17,7 +17,7 @@ public final class Levels {
     private static final String WORD = "levels,";
     private static Levels builtin;
 
-    /** Where one level ends and the next begins, in smallest delays. */
+    /** Bounds between the levels, in smallest delays. */
     private final double[] bounds;
     private final Matrix[] tables;
 

@@ -223,7 +223,7 @@ public final class Matrix {
         }
     }
 
-    /** How much a value has changed: per cent, times the decimal logarithm of what it was; at least {@code least}. */
+    /** Change of a value: per cent, times the decimal logarithm of the old value; at least {@code least}. */
     static double change(double now, double old, double least) {
         return (100 * now / old - 100) * Math.log10(Math.max(old, least));
     }

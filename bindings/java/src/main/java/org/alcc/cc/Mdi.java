@@ -12,7 +12,7 @@ public final class Mdi extends Controller {
     private long mss = 1448;
     private Random64 random = new Random64(1);
     private double window = MDI_START;
-    /** Of the last two epochs, the newest first: packets, and milliseconds. */
+    /** Values of the last two epochs, the newest first: packets, and milliseconds. */
     private double window1 = MDI_START;
     private double window2 = MDI_START;
     private double delay1 = MDI_FIRST_DELAY;

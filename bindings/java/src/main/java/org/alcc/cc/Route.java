@@ -11,10 +11,10 @@ import static org.alcc.cc.Constants.*;
 final class Route {
     /** The mean rate when the last drain ended, packets per second. */
     private double rate;
-    /** Of the newest packet: when it was sent, and its round trip; zero before the first. */
+    /** Sending time and round trip of the newest packet; zero before the first. */
     private long newestSentAt;
     private long newest;
-    /** When the round trip jumped, or -1, from what, and the middle of the jump: a shorter one ends it. */
+    /** Time of the jump of the round trip, or -1, the value before it, and its middle: a shorter one ends it. */
     private long jumpedAt = -1;
     private long from;
     private long middle;

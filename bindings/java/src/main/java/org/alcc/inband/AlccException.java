@@ -3,7 +3,7 @@ package org.alcc.inband;
 
 import java.io.IOException;
 
-/** Why a connection ended, or never began. The message is one line. */
+/** Error that ended a connection, or kept it from beginning. The message is one line. */
 public final class AlccException extends IOException {
     private static final long serialVersionUID = 1L;
 

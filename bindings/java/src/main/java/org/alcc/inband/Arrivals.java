@@ -9,7 +9,7 @@ final class Arrivals {
     /** A shorter pause is not reported: the bytes after it count as evenly spread. */
     private static final long MAX_GAP = 2_000_000;
 
-    /** Since the last acknowledgement, ascending; the first is its position. */
+    /** Positions since the last acknowledgement, ascending; the first is its position. */
     private final long[] positions = new long[Ack.MAX_STEPS + 1];
     private final long[] times = new long[Ack.MAX_STEPS + 1];
     private int count;

@@ -73,7 +73,7 @@ public final class Connection implements Closeable {
     /** Acknowledgements come all the time: a writer that waits reads them itself, each so often. */
     private boolean streamsOut;
     private long readInterval;
-    /** Of reading, milliseconds. */
+    /** Timeout of reads, milliseconds. */
     private int timeout;
     private boolean closed;
     /** The socket is closed. */
@@ -86,7 +86,7 @@ public final class Connection implements Closeable {
     private long moved;
     private long movedAt;
     private boolean hasHelper;
-    /** Of who reads the socket. */
+    /** Buffer of the reading thread. */
     private final byte[] read = new byte[INPUT];
     private final InputStream input = new Streams.Input(this);
     private final OutputStream output = new Streams.Output(this);

@@ -33,7 +33,7 @@ final class Flow {
     private int count;
     private long written;
     private long acked;
-    /** Where the oldest record begins. */
+    /** Position of the oldest record. */
     private long complete;
     /** Bytes arrived last then, or a flight began. */
     private long deliveredAt;
@@ -58,7 +58,7 @@ final class Flow {
      * Mean of the bytes that had arrived and were not reported yet: the peer reported late, or this program read late.
      */
     private double unheard;
-    /** Of what has been heard of since then: bytes times nanoseconds. */
+    /** Reported since then: bytes times nanoseconds. */
     private double heardLate;
     private long heardAt;
 
@@ -160,7 +160,7 @@ final class Flow {
         return segments > Long.MAX_VALUE / mss ? Long.MAX_VALUE : segments * mss;
     }
 
-    /** How many of {@code wanted} bytes may leave; with fewer the flow is blocked until {@link #isWritable}. */
+    /** Number of {@code wanted} bytes that may leave; with fewer the flow is blocked until {@link #isWritable}. */
     long room(long at, long wanted) {
         advance(at);
         if (isIdle()) {

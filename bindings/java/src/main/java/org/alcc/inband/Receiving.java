@@ -28,7 +28,7 @@ final class Receiving implements FrameSink {
     private long arrivedAt;
     private byte[] pong;
     private long received;
-    /** Of the reading under way. */
+    /** Values of the reading in progress. */
     private long heard;
     private long at;
     private long now;

@@ -292,7 +292,7 @@ public final class Session {
         fail(new AlccException(AlccException.Kind.SILENT, "nothing moved for " + nanos / 1_000_000 + " ms"));
     }
 
-    /** When a silent peer is given up. */
+    /** Time at which a silent peer is given up. */
     long deadline() {
         if (!open) {
             return began + settings.handshake;

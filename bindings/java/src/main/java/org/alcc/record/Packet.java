@@ -50,7 +50,7 @@ public final class Packet {
     public static final class Report {
         /** The highest number that has come, and one. */
         public long below;
-        /** How many have come. */
+        /** Number of received packets. */
         public long received;
         /** Delay of the newest, nanoseconds, with the difference of the clocks in it. */
         public long delay;

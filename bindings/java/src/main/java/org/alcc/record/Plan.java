@@ -3,7 +3,7 @@ package org.alcc.record;
 
 /** Load in each direction, and its duration. Both ends agree on it. */
 public final class Plan {
-    /** How a channel is measured. */
+    /** Modes of a measurement. */
     public enum Mode {
         /** Both queues are kept full: what arrives is what the channel can carry. */
         SATURATE,
@@ -21,7 +21,7 @@ public final class Plan {
     static final int MAX_SIZE = 8972;
     private static final long MS = 1_000_000;
 
-    /** How it is measured. */
+    /** Mode of the measurement. */
     public final Mode mode;
     /** UDP payload of a packet, bytes: 128 to 8972. */
     public final int size;
@@ -92,7 +92,7 @@ public final class Plan {
         return load == NOTHING || load == AS_MUCH_AS_FITS || load >= 2000 && load <= 10_000 * MS;
     }
 
-    /** Why it cannot be done; null if it can. */
+    /** The reason why it is impossible; null if it is possible. */
     String problem() {
         if (size < MIN_SIZE || size > MAX_SIZE) {
             return "packets of " + size + " bytes: 128 to 8972 bytes of payload are possible";

@@ -3,7 +3,7 @@ package org.alcc.record;
 
 import java.io.IOException;
 
-/** Why a recording did not begin. The message is one line. */
+/** Error of a recording that did not begin. The message is one line. */
 public final class RecordException extends IOException {
     private static final long serialVersionUID = 1L;
 

@@ -19,7 +19,7 @@ public final class Recorded {
     /** Arrivals in a piece of memory. */
     private static final int PIECE = 8192;
 
-    /** When what counts begins. */
+    /** Start of the measurement. */
     public long from;
     /** Its end. */
     public long to;
@@ -35,7 +35,7 @@ public final class Recorded {
     public long beyond;
     /** Packets that the kernel lost on arrival. This library cannot know it of its own end, and says 0. */
     public long overrun;
-    /** How late this end's packets left, nanoseconds: median, 99th percentile, latest. */
+    /** Lateness of this end's packets, nanoseconds: median, 99th percentile, maximum. */
     public final long[] late = new long[3];
 
     private final List<long[]> pieces = new ArrayList<long[]>();

@@ -3,7 +3,7 @@ package org.alcc.record;
 
 /** Results of a recording. */
 public final class Recording {
-    /** How it ended. */
+    /** Ends of a recording. */
     public enum End {
         /** As it should. */
         COMPLETE,
@@ -17,7 +17,7 @@ public final class Recording {
 
     /** The plan that both ends agreed on. */
     public final Plan plan;
-    /** How it ended. */
+    /** The end of this recording. */
     public final End end;
     /** Arrivals at this end. Beginning and end are 0 if sending never began. */
     public final Recorded down;

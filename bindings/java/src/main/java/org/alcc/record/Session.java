@@ -86,7 +86,7 @@ final class Session {
         return heard;
     }
 
-    /** How much of warm-up and duration is over, 0 to 1. */
+    /** Finished part of warm-up and duration, 0 to 1. */
     double part(long now) {
         if (source == null) {
             return 0;
@@ -339,7 +339,7 @@ final class Session {
         return packet;
     }
 
-    /** When {@link #poll} is to be called next, whatever comes; {@link Long#MAX_VALUE}: never. */
+    /** Time at which {@link #poll} must be called at the latest; {@link Long#MAX_VALUE}: never. */
     long timer(long now) {
         switch (phase) {
             case DONE:
@@ -370,7 +370,7 @@ final class Session {
         return new Recording(plan, end, own, other);
     }
 
-    /** How late packets left: quantiles within 9 % from a table. */
+    /** Lateness of sent packets: quantiles within 9 % from a table. */
     private static final class Lateness {
         private static final int SLOTS_PER_OCTAVE = 8;
 

@@ -35,7 +35,7 @@ final class Source {
     private long sinceReceived;
     private boolean wasFull;
     private long full;
-    /** When the packet was due that was taken last. */
+    /** Due time of the packet that was taken last. */
     long due;
     long sent;
     long skipped;
@@ -92,7 +92,7 @@ final class Source {
         }
     }
 
-    /** When the next packet is due; {@link Long#MAX_VALUE}: never. */
+    /** Due time of the next packet; {@link Long#MAX_VALUE}: never. */
     long next() {
         return isIdle() || next >= to ? Long.MAX_VALUE : next;
     }

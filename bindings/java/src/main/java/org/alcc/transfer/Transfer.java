@@ -143,7 +143,7 @@ public final class Transfer {
 
     /** A receiver's report on its data. */
     static final class Answer {
-        /** Not all of it. */
+        /** True if it is not complete. */
         final boolean part;
         /** Bytes at the receiver. */
         final long bytes;
