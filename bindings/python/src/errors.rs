@@ -146,7 +146,7 @@ impl Wrong {
         self.0.0.store(true, Ordering::Relaxed);
     }
 
-    /// Whether there is one.
+    /// True if there is one.
     pub(crate) fn is(&self) -> bool {
         self.0.0.load(Ordering::Relaxed)
     }

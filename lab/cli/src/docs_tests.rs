@@ -130,7 +130,7 @@ fn check(command: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether one of the programs takes this line, and whether the algorithms that it names exist.
+/// Checks that a program accepts this line, and that the algorithms in it exist.
 fn parses(is_lab: bool, line: &[&String]) -> Result<(), String> {
     let (program, algorithms) = if is_lab {
         (crate::command_line(), crate::algorithms())

@@ -66,7 +66,7 @@ impl Kind {
         Self::Neighbours,
     ];
 
-    /// As in JSON and in the names of files.
+    /// Name in JSON and in the names of files.
     pub fn name(self) -> &'static str {
         match self {
             Self::Channels => "channels",
@@ -152,7 +152,7 @@ pub struct Cell {
     pub queue_ms: Option<Spread>,
     /// Its 95th percentile, of the flow that has the largest, ms.
     pub queue_p95_ms: Option<Spread>,
-    /// From an application's write to the other's read, median of a run, of one flow, ms.
+    /// Delay from an application's write to the other's read, median of a run, of one flow, ms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub app_ms: Option<Spread>,
     /// Jain's index of single seconds, for several flows.
@@ -164,7 +164,7 @@ pub struct Cell {
     /// Time until the slowest flow has 80 % of an equal share, for several flows, s.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fair_after_s: Option<Spread>,
-    /// Beside another its part of what both have.
+    /// Share of what both have, beside another algorithm.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub share: Option<Spread>,
     /// Reason why a start has no results.

@@ -4,7 +4,7 @@ use crate::definition::Expectation;
 use crate::judge::number;
 use alcc_results::{Spread, Tolerance};
 
-/// Whether what counts of the starts is within every bound.
+/// True if the counted values of the starts are within every bound.
 pub(crate) fn is_within(e: &Expectation, ours: &Spread) -> bool {
     let [least, most] = bounds(e);
     let [lowest, highest] = counted(e, ours);

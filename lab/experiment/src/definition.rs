@@ -148,7 +148,7 @@ pub enum Form {
 }
 
 impl Form {
-    /// Whether it shows single seconds.
+    /// True if it shows single seconds.
     pub(crate) fn has_seconds(self) -> bool {
         matches!(self, Self::Series | Self::Density | Self::Population)
     }
@@ -163,12 +163,12 @@ impl Report {
         }
     }
 
-    /// Whether a figure shows single seconds.
+    /// True if a figure shows single seconds.
     pub(crate) fn has_seconds(&self) -> bool {
         self.form.iter().any(|form| form.has_seconds())
     }
 
-    /// Whether the figures show single seconds of this start.
+    /// True if the figures show single seconds of this start.
     pub(crate) fn has_seconds_of(&self, repetition: u32) -> bool {
         let of = |form: &Form| form.has_seconds() && (repetition == 1 || *form != Form::Series);
         self.form.iter().any(of)
@@ -299,18 +299,18 @@ impl Definition {
         matches!(self.subject, Subject::Application(_)) && self.source == OWN
     }
 
-    /// Whether a metric or a picture needs samples over time.
+    /// True if a metric or a picture needs samples over time.
     pub(crate) fn wants_series(&self) -> bool {
         let of_samples = |metric: &str| metric == "below_tcp" || metric.starts_with("tcp_cwnd");
         self.report.has_seconds() || self.names(of_samples)
     }
 
-    /// Whether a metric or a picture needs the learned delay profiles.
+    /// True if a metric or a picture needs the learned delay profiles.
     pub(crate) fn wants_profiles(&self) -> bool {
         self.report.profile.is_some() || self.names(|metric| PROFILE_FIGURES.contains(&metric))
     }
 
-    /// Whether it draws or expects such a metric.
+    /// True if it draws or expects such a metric.
     fn names(&self, is: impl Fn(&str) -> bool) -> bool {
         let report = &self.report;
         let metrics = report.y.iter().chain(&report.x).chain(&report.columns);

@@ -28,11 +28,11 @@ pub enum Verdict {
 /// Form of the runs: simulated or with real programs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mode {
-    /// In the simulator.
+    /// Simulated.
     Simulated,
-    /// With real programs.
+    /// Real programs.
     Emulated,
-    /// With real programs, each cell once and for a short time.
+    /// Real programs, each cell once and for a short time.
     Shortened,
 }
 
@@ -74,7 +74,7 @@ pub struct Outcome {
     pub each: Option<Each>,
     /// The bound in words.
     pub bound: String,
-    /// Whether it is within the bound.
+    /// True if it is within the bound.
     pub holds: bool,
 }
 

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 
 /// Width and height of a figure.
 pub(crate) const WIDE: (u32, u32) = (760, 340);
-/// On a phone, which shows all of it.
+/// Size of a figure for a phone, which shows all of it.
 pub(crate) const NARROW: (u32, u32) = (380, 300);
 
 /// Width of the series at one category; the way to the next category is 1.
@@ -35,7 +35,7 @@ pub(crate) struct Picture {
 }
 
 impl Picture {
-    /// With the signs of [`legend`]. A chart without a label gets one.
+    /// The figure with the signs of [`legend`]. A chart without a label gets one.
     pub(crate) fn new(label: String, caption: String, is_narrow: bool, mut chart: Chart) -> Self {
         if chart.label.is_empty() {
             chart.label = format!("{label} of each cell; the table below has the figures");
@@ -50,7 +50,7 @@ impl Picture {
     }
 }
 
-/// Whether a narrow figure has room for these names below its axis.
+/// True if a narrow figure has room for these names below its axis.
 pub(crate) fn fit<'a>(names: impl Iterator<Item = &'a str> + Clone) -> bool {
     let longest = names.clone().map(|name| name.chars().count()).max();
     // The room without the vertical axis, and about the width of a letter.
@@ -93,7 +93,7 @@ pub(crate) fn series(definition: &Definition) -> Option<usize> {
     })
 }
 
-/// Whether the values of an axis are numbers, with units or without.
+/// True if the values of an axis are numbers, with units or without.
 fn is_numeric(axis: &Axis) -> bool {
     let number = |name: &str| name.starts_with(|c: char| c.is_ascii_digit());
     axis.choices.iter().all(|choice| number(&choice.name))

@@ -33,11 +33,11 @@ pub struct PlannedRun {
     pub subject: Subject,
     /// The scenario, without placeholders.
     pub scenario: ScenarioOptions,
-    /// Whether the flows are sampled over time.
+    /// True if the flows are sampled over time.
     pub series: bool,
-    /// Whether single seconds are kept, to be drawn.
+    /// True if single seconds are kept, to be drawn.
     pub seconds: bool,
-    /// Whether their delay profiles are watched.
+    /// True if their delay profiles are watched.
     pub profiles: bool,
     /// The command that runs the same; of an application its name and the options.
     pub command: String,

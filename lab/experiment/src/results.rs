@@ -124,7 +124,7 @@ impl Results {
         )
     }
 
-    /// They are of real programs on emulated links.
+    /// True if they are of real programs on emulated links.
     fn is_emulated(&self) -> bool {
         let emulated = |entry: &Entry| entry.judged.mode == Mode::Emulated.name();
         !self.experiments.is_empty() && self.experiments.iter().all(emulated)

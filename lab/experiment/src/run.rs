@@ -79,9 +79,9 @@ pub enum RunError {
 /// Backend of the flows.
 #[derive(Clone, Copy)]
 pub enum Side<'a> {
-    /// In the simulator.
+    /// The simulator.
     Simulated,
-    /// As real programs on emulated links. `alcc_emu::prepare` must have succeeded before.
+    /// Real programs on emulated links. `alcc_emu::prepare` must have succeeded before.
     Emulated(&'a Tools),
 }
 

@@ -35,7 +35,7 @@ pub struct Seconds {
 }
 
 impl Seconds {
-    /// From a flow's samples, of which a second has many.
+    /// The seconds of a flow's samples, of which a second has many.
     pub fn of(series: &[Sample]) -> Self {
         let mut by_second: Vec<Vec<&Sample>> = Vec::new();
         for sample in series {

@@ -12,7 +12,7 @@ pub trait Stored {
     /// The build that it is of, see [`build`]; `None`: unknown.
     fn by(&self) -> Option<&str>;
 
-    /// Whether it could be run.
+    /// True if it could be run.
     fn has_run(&self) -> bool;
 }
 

@@ -105,7 +105,7 @@ impl Table {
         Self(columns)
     }
 
-    /// As CSV with a header.
+    /// The table as CSV with a header.
     pub fn csv(&self) -> String {
         let names: Vec<String> = self.0.iter().map(|column| csv_cell(&column.name)).collect();
         let mut text = names.join(",") + "\n";
@@ -116,7 +116,8 @@ impl Table {
         text
     }
 
-    /// As Parquet, with the types of the fields, and `about` as JSON in the file's metadata.
+    /// The table as Parquet, with the types of the fields, and `about` as JSON in the file's
+    /// metadata.
     ///
     /// # Errors
     /// The error of the library.
@@ -210,7 +211,7 @@ fn column_of(key: &str) -> String {
     name
 }
 
-/// Whether the rows have this axis already: it is the loss of the scenario, which is a field.
+/// True if the rows have this axis already: it is the loss of the scenario, which is a field.
 fn is_configured_loss(axis: &Axis, number: usize, runs: &[Run]) -> bool {
     let is_in_rows = |run: &Run| {
         let loss = run.cell.get(number).map(|name| probability(name));

@@ -150,7 +150,7 @@ impl Figures {
 /// A scenario in which an algorithm is worse than all references.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Finding {
-    /// In what.
+    /// The metric that is worse.
     pub fault: Fault,
     /// Number of the scenario.
     pub number: u64,

@@ -62,7 +62,8 @@ enum How {
         prepare: fn(&Stage<'_>) -> Result<(), LabError>,
         run: fn(&Stage<'_>) -> Result<Figures, LabError>,
     },
-    /// In several ways beside each other, each at a link of its own. Nothing of [`OF_THE_LINK`].
+    /// Several forms beside each other, each on its own link. None of the metrics of
+    /// [`OF_THE_LINK`].
     Beside(fn(&Link, &Scheme, Span, &Tools, &AtomicBool) -> Result<Figures, LabError>),
 }
 

@@ -31,7 +31,7 @@ fn step(wide: f64) -> f64 {
 }
 
 impl Axis {
-    /// From one value to the other at the places 0 to 1, with steps that are round.
+    /// An axis between two values at the places 0 to 1, with round steps.
     pub fn exactly(from: f64, to: f64) -> Self {
         Self {
             from,
@@ -53,7 +53,7 @@ impl Axis {
         }
     }
 
-    /// For positive values, with some room on both sides.
+    /// An axis for positive values, with a margin on both sides.
     pub fn log(values: impl Iterator<Item = f64>, begin: f64, end: f64) -> Self {
         let (least, most) = extremes(values.map(|v| v.max(LEAST)));
         // At least a factor of two, so that a single scheme does not look like a spread.

@@ -40,7 +40,7 @@ pub(crate) fn numbered(number: usize) -> RGBColor {
 /// Form of points.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Shape {
-    /// From point to point; what is no number is a gap.
+    /// A line through the points, with a gap at each NaN.
     Line,
     /// A value holds until the next one.
     Steps,
@@ -48,7 +48,7 @@ pub enum Shape {
     Area,
     /// A thin line at a value, which is explained elsewhere.
     Rule,
-    /// From point to point, thin and without dashes.
+    /// A thin line through the points, without dashes.
     Whole,
     /// The sign of the class at each point.
     Signs,
@@ -265,7 +265,7 @@ pub(crate) fn drawing<T>(
     Ok((content.to_owned(), result))
 }
 
-/// From and to, in units of the drawing.
+/// Interval in units of the drawing.
 type Pixels = Range<i32>;
 
 /// Two axes with their titles in an area, below its upper edge by an offset in page units.

@@ -10,7 +10,7 @@ pub enum LabError {
     /// An invalid list of schemes, or one that cannot be run in this way.
     #[error("scheme '{scheme}': {why}")]
     Scheme {
-        /// As typed.
+        /// The text of the list.
         scheme: String,
         /// The error, and a value that would be valid.
         why: String,
@@ -50,7 +50,7 @@ pub enum LabError {
     /// An invalid list of traces.
     #[error("traces '{list}': {why}")]
     Traces {
-        /// As typed.
+        /// The text of the list.
         list: String,
         /// The error, and a value that would be valid.
         why: String,

@@ -13,7 +13,7 @@ pub struct Form {
     pub name: &'static str,
     /// Its name for people.
     pub title: &'static str,
-    /// As typed, with `{}` for the algorithm's name.
+    /// FLOW, with `{}` for the algorithm's name.
     scheme: &'static str,
     /// The paper's value, relative to the native form.
     pub published: &'static str,

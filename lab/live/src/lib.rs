@@ -8,24 +8,24 @@
 //!
 //! | module | what it does |
 //! |---|---|
-//! | [`meter`] | from what happens at the bottleneck to throughput, delay and loss |
+//! | [`meter`] | throughput, delay and loss from the events at the bottleneck |
 //! | [`report`] | one self-contained HTML page |
 //! | [`picture`] | throughput against delay, SVG |
 //! | [`chart`], [`axis`] | every chart: curves, signs and areas on two axes, as SVG |
-//! | [`live`] | runs the schemes beside each other, each on an emulated link of its own |
+//! | [`live`] | runs the schemes at the same time, each on its own emulated link |
 //! | [`applications`] | other real programs: FTP, a browser, video, a VPN |
 //! | [`flows`] | the flows of one simulated run, for a figure |
 //! | [`simulated`] | the same rows from the simulator |
-//! | [`truth`] | the simulator beside published figures |
-//! | [`twin`] | the simulator beside the emulator |
-//! | [`pairs`] | an algorithm above TCP beside its native form |
+//! | [`truth`] | validation of the simulator with published figures |
+//! | [`twin`] | simulated counterparts of emulated runs |
+//! | [`pairs`] | an algorithm above TCP compared with its native form |
 //! | [`capture`], [`qlog`] | a simulated run packet by packet, as pcap and as qlog |
 //! | [`mdi`] | a random walk learned from another algorithm |
-//! | [`board`] | table, sentence and files of a comparison |
-//! | [`sampler`] | TCP connections seen from the outside |
-//! | [`server`] | an nginx with a configuration of its own, plain or controlled |
+//! | [`board`] | score table, sentence and files of a comparison |
+//! | [`sampler`] | samples of TCP connections from the outside |
+//! | [`server`] | an nginx with its own configuration, plain or controlled |
 //! | [`route`] | the kernel's congestion control per destination |
-//! | [`forms`] | what a download costs the sender by every way to control it |
+//! | [`forms`] | CPU cost of a download for the sender, for every form of control |
 //! | [`cpu`] | CPU time of processes and of threads |
 #![forbid(unsafe_code)]
 

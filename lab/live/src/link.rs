@@ -25,7 +25,7 @@ pub struct Link {
     /// The row's `link`: file name of the trace without its ending, or the rate. Below a folder
     /// that was named, the name has its sub-folders.
     pub name: String,
-    /// Both directions.
+    /// Specification of both directions.
     pub path: PathSpec,
     /// Offset in its recorded traces, if it does not begin at their start.
     pub trace_start: Option<Span>,

@@ -94,7 +94,7 @@ pub struct Times {
     pub stop: Option<Span>,
 }
 
-/// In every note that says that this machine was too busy for the run.
+/// Part of every note that this machine was too busy for the run.
 pub(crate) const UNTRUSTED: &str = "not to be trusted";
 
 /// Result of a run.

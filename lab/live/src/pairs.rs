@@ -4,7 +4,7 @@ use alcc_results::pairs::{Bounds, MAX_INTERVAL_FACTOR, Pair};
 use alcc_results::{Group, Results, Spread};
 use std::fmt::Write as _;
 
-/// For a terminal.
+/// The table for a terminal.
 pub fn table(pairs: &[Pair]) -> String {
     let heading = [
         "link",

@@ -11,7 +11,7 @@ use serde::Serialize;
 pub(crate) struct Look {
     /// `#rrggbb`.
     pub(crate) colour: &'static str,
-    /// As SVG's `stroke-dasharray`; empty: a whole line.
+    /// Value of SVG's `stroke-dasharray`; empty for a solid line.
     pub(crate) dash: &'static str,
 }
 
@@ -88,7 +88,8 @@ mod tests {
         }
     }
 
-    /// As `filter: invert(1) hue-rotate(180deg)` makes it (Filter Effects Module, `feColorMatrix`).
+    /// The colour after `filter: invert(1) hue-rotate(180deg)` (Filter Effects Module,
+    /// `feColorMatrix`).
     fn in_the_dark(colour: &str) -> String {
         let part = |at: usize| {
             f64::from(u8::from_str_radix(&colour[at..at + 2], 16).expect("hex digits")) / 255.0

@@ -129,7 +129,7 @@ fn alone(panel: &Panel<'_>, (width, height): (u32, u32)) -> Result<String, Strin
     ))
 }
 
-/// From units of the page to those of the drawing.
+/// Converts units of the page to those of the drawing.
 pub(crate) fn fine(length: u32) -> i32 {
     i32::try_from(length * FINE).unwrap_or(i32::MAX)
 }

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// From the request to end to the order.
+/// Time from the request to end to the kill.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// A running program; ended when dropped.

@@ -170,7 +170,7 @@ fn header(pn: u64) -> Value {
     json!({"packet_type": "1RTT", "packet_number": pn})
 }
 
-/// As the schema calls it.
+/// The name in the schema.
 const fn trigger(by: LossSign) -> &'static str {
     match by {
         LossSign::Reordering => "reordering_threshold",

@@ -140,7 +140,7 @@ pub struct Panel {
     pub title: String,
     /// The chart.
     pub chart: Chart,
-    /// It takes half of the width.
+    /// True if it takes half of the width.
     pub is_half: bool,
 }
 

@@ -43,7 +43,7 @@ pub struct Scheme {
     pub enforce: Option<String>,
     /// `tcp_notsent_lowat` of the sending host; `None`: the kernel's default.
     pub notsent_lowat: Option<Bytes>,
-    /// As typed, for the simulator; none where it has nothing like it.
+    /// The flows as text, for the simulator; empty if it has no counterpart.
     pub flows: Vec<String>,
     /// Several flows over one link. Then only the FLOWs say who sends.
     pub is_crowd: bool,

@@ -140,7 +140,7 @@ impl Server {
     }
 }
 
-/// With more late wake-ups than this part of all, the figures are those of a full machine.
+/// Part of late wake-ups from which the machine is regarded as overloaded.
 const MAX_LATE: f64 = 0.05;
 
 impl RuntimeReport {

@@ -22,7 +22,8 @@ pub struct Tools {
 }
 
 impl Tools {
-    /// With our own program `alcc` and our own algorithms. The others are looked for when a scheme needs them.
+    /// Uses our own program `alcc` and our own algorithms. Other programs are searched for when a
+    /// scheme needs them.
     pub fn new(alcc: PathBuf) -> Self {
         Self {
             alcc,
@@ -66,7 +67,7 @@ impl Tools {
         })
     }
 
-    /// Whether the programs of this scheme are here: a transport brings its own.
+    /// Checks that the programs of this scheme are installed. A transport needs none.
     ///
     /// # Errors
     /// [`LabError::Missing`] with what would fix it.

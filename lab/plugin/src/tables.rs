@@ -104,7 +104,7 @@ fn made(algorithm: &Algorithm) -> Option<Entry> {
     })
 }
 
-/// In this order in the plug-in as in the algorithm: they are read there.
+/// Values in the order of the algorithm, which reads them in the plug-in.
 fn option(doc: &OptionDoc) -> alcc_option {
     alcc_option {
         name: c_string(doc.name),

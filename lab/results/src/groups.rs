@@ -20,7 +20,8 @@ pub struct Group {
     /// Number of repetitions that failed.
     #[serde(default)]
     pub failed: u32,
-    /// On the link's Pareto front of throughput and mean delay: no other scheme dominates it.
+    /// True if it is on the link's Pareto front of throughput and mean delay: no other scheme
+    /// dominates it.
     #[serde(default)]
     pub front: bool,
     /// Per numeric field of [`Row`] that every repetition has, and `power`: median and extremes.

@@ -94,7 +94,7 @@ pub struct BoundsHeld {
 }
 
 impl BoundsHeld {
-    /// Whether all bounds hold.
+    /// True if all bounds hold.
     pub fn all(self) -> bool {
         self.throughput && self.delay && self.interval && self.distribution
     }
@@ -247,7 +247,7 @@ fn pair(native: &Row, other: &Row, rows: &[Row], series: &[Series]) -> Option<Pa
     })
 }
 
-/// Whether the second interval is inside the first one, widened about its middle by
+/// True if the second interval is inside the first one, widened about its middle by
 /// [`MAX_INTERVAL_FACTOR`].
 fn is_inside_widened([[low, high], other]: [[f64; 2]; 2]) -> bool {
     let middle = f64::midpoint(low, high);

@@ -62,7 +62,7 @@ pub struct About {
 /// A file that a result depends on.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Serialize, Deserialize)]
 pub struct InputFile {
-    /// As it was opened.
+    /// Path, as it was opened.
     pub path: String,
     /// SHA-256 of its content, in hexadecimal; empty if it could not be read again.
     pub sha256: String,

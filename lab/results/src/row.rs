@@ -34,7 +34,7 @@ pub fn profile(algorithm: &str, options: &str) -> String {
     alcc_zoo::registry().profile(algorithm, options)
 }
 
-/// For tests: a row with nothing but what the board looks at first.
+/// A row for tests, with only the main fields of the score table.
 #[cfg(test)]
 pub(crate) fn sample(link: &str, scheme: &str, mbps: f64, ms: f64) -> Row {
     Row {
@@ -46,7 +46,7 @@ pub(crate) fn sample(link: &str, scheme: &str, mbps: f64, ms: f64) -> Row {
     }
 }
 
-/// For tests: a row of a run that failed.
+/// A row for tests, of a run that failed.
 #[cfg(test)]
 pub(crate) fn failed(link: &str, scheme: &str) -> Row {
     Row {

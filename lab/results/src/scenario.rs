@@ -482,7 +482,8 @@ impl Resolver<'_> {
     }
 }
 
-/// Whether a text begins like a number, below zero or not: then it is no name of a trace.
+/// True if a text begins like a number, with or without a sign, so that it is not the name of a
+/// trace.
 pub fn looks_like_a_rate(text: &str) -> bool {
     let digits = text.strip_prefix('-').unwrap_or(text);
     digits.starts_with(|c: char| c.is_ascii_digit() || c == '.')

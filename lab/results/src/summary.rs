@@ -35,7 +35,8 @@ pub struct Overall {
     pub side: Option<String>,
     /// Number of links that count.
     pub links: u32,
-    /// On the Pareto front of mean utilization (throughput if there is none) and mean delay.
+    /// True if it is on the Pareto front of mean utilization (throughput if unknown) and mean
+    /// delay.
     pub front: bool,
     /// Per numeric field that all of the scheme's groups have.
     pub fields: BTreeMap<String, f64>,
@@ -171,7 +172,7 @@ fn means(groups: &[&Group]) -> BTreeMap<String, f64> {
 
 /// The figures of each scheme: with one link those of its group, with several the means.
 struct Figures<'a> {
-    /// Without simulated twins.
+    /// Rows without simulated counterparts.
     groups: Vec<&'a Group>,
     overall: &'a [Overall],
 }

@@ -7,7 +7,7 @@ use crate::Spread;
 pub struct Tolerance {
     /// Part of the reference.
     pub relative: f64,
-    /// In the unit of the figure.
+    /// Part in the unit of the value.
     pub absolute: f64,
 }
 
@@ -25,7 +25,7 @@ impl Tolerance {
         Self::part(percent / 100.0)
     }
 
-    /// So much.
+    /// An absolute tolerance.
     pub const fn absolute(absolute: f64) -> Self {
         Self {
             relative: 0.0,
@@ -44,7 +44,7 @@ impl Tolerance {
         self.absolute.max(self.relative * reference.abs())
     }
 
-    /// In words; `unit` is that of the figure.
+    /// Text of the tolerance; `unit` is that of the value.
     pub fn describe(self, unit: &str) -> String {
         // Without the last digits of a product.
         let relative = format!("{} %", (100.0 * self.relative) as f32);
@@ -90,12 +90,12 @@ impl Compared {
         100.0 * self.off() / self.nearest().max(1e-9)
     }
 
-    /// Whether our median is near enough.
+    /// True if our median is within the tolerance.
     pub fn is_within(&self, tolerance: Tolerance) -> bool {
         self.off().abs() <= tolerance.around(self.nearest())
     }
 
-    /// Whether the two ranges have a value in common.
+    /// True if the two ranges have a value in common.
     pub fn overlaps(&self) -> bool {
         self.ours.min <= self.theirs.max && self.theirs.min <= self.ours.max
     }

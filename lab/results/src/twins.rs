@@ -33,7 +33,7 @@ impl Bounds {
     pub const NATIVE_DELAY: Tolerance = Self::ONE.delay.or(2.0);
 }
 
-/// Both sides of one scheme on one link: medians over the repetitions.
+/// Comparison of both sides of one scheme on one link: medians over the repetitions.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Twin {
     /// The link.
@@ -62,7 +62,7 @@ pub struct Twin {
     /// Emulated and simulated, without propagation.
     #[serde(default)]
     pub queue_delay_mean_ms: [f64; 2],
-    /// Whether the algorithm runs without a TCP below it.
+    /// True if the algorithm runs without a TCP below it.
     #[serde(default)]
     pub native: bool,
     /// Jain's index of single seconds of several flows, emulated and simulated.

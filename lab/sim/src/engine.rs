@@ -51,14 +51,14 @@ pub struct Simulation<P: Probe = ()> {
     network: Network,
     traffic: Traffic<P>,
     timers: Timers,
-    /// Without a full-size packet the window begins with the first flow.
+    /// Start of the first flow, where the window begins if there is no full-size packet.
     first_start: Time,
     max_events: u64,
     /// Maximum number of events at one instant (detects endless loops).
     max_at_once: u64,
     /// The time of the last event, and the number of events when it began.
     instant: (Time, u64),
-    /// With fewer events than this there is nothing to look at.
+    /// Number of events below which nothing is checked.
     look_at: u64,
     /// Everything up to here has happened.
     now: Time,
@@ -86,7 +86,7 @@ pub fn run_with<P: Probe>(scenario: &Scenario, probe: &mut P) -> Result<Report, 
 }
 
 impl Simulation {
-    /// Before the first event.
+    /// Creates a simulation, in the state before the first event.
     ///
     /// # Errors
     /// [`SimError`] for a scenario that cannot be.

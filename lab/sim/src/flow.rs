@@ -43,7 +43,7 @@ pub(crate) struct Flow {
     pub(crate) partner: Option<usize>,
     /// First legs of the data's and of the acknowledgements' route.
     pub(crate) routes: [u32; 2],
-    /// It carries the packets of others.
+    /// The tunnel, if it carries the packets of other flows.
     pub(crate) tunnel: Option<Box<Tunnel>>,
     /// One-way delay of a packet from host to host without queueing, if it is constant.
     pub(crate) propagation: Option<Span>,

@@ -47,9 +47,9 @@ pub(crate) struct InFlight {
     pub(crate) len: u32,
     /// Number of the leg of its route.
     pub(crate) leg: u32,
-    /// It carries data, not an acknowledgement or report.
+    /// True if it carries data, not an acknowledgement or report.
     pub(crate) data: bool,
-    /// It is through the last bottleneck of its route.
+    /// True if it is through the last bottleneck of its route.
     pub(crate) departed: bool,
     pub(crate) ecn: Ecn,
 }

@@ -8,7 +8,7 @@ use alcc_units::{Bytes, Time};
 /// Watches a run. Every method has an empty body: implement only those that you need. `()` watches
 /// nothing and costs nothing.
 pub trait Probe {
-    /// Whether it wants packets and flows at all. Called often; the answer must always be the same.
+    /// True if it wants packets and flows at all. Called often; the answer must always be the same.
     fn is_enabled(&self) -> bool {
         true
     }
@@ -23,7 +23,7 @@ pub trait Probe {
     /// wanted to send.
     fn flow(&mut self, _state: &FlowState<'_>) {}
 
-    /// Whether it wants the events of algorithms. Called before the run.
+    /// True if it wants the events of algorithms. Called before the run.
     fn wants_algorithms(&self) -> bool {
         false
     }

@@ -82,7 +82,8 @@ pub struct FlowReport {
     pub loss_episodes: u64,
     /// Above TCP: how often a write was refused or cut short.
     pub gate_closed: u64,
-    /// In most of its round trips its send buffer was the limit, although the application had more.
+    /// True if its send buffer was the limit in most round trips, although the application had more
+    /// data.
     pub held_by_buffer: bool,
     /// A transfer of a given size: from its start until its last byte was delivered to the
     /// application. `None` if that did not happen.

@@ -35,7 +35,7 @@ pub struct LinkSpec {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SimError {
-    /// No link.
+    /// There is no link.
     #[error("simulate: the scenario has no link: it needs one or more")]
     NoLink,
     /// Fewer than one or more than 10,000 flows.
@@ -54,9 +54,9 @@ pub enum SimError {
     Route {
         /// Its number, from 1.
         flow: usize,
-        /// From 1.
+        /// First link of the flow, from 1.
         from: usize,
-        /// From 1.
+        /// Last link of the flow, from 1.
         to: usize,
         /// The number of links.
         links: usize,
@@ -238,7 +238,7 @@ impl Scenario {
         flow.name.is_some() && self.flows.iter().any(|inner| carries(flow, inner))
     }
 
-    /// Whether there is a flow that can carry this one.
+    /// Checks that a flow exists that can carry this one.
     fn check_tunnel(&self, flow: &FlowSpec) -> Result<(), &'static str> {
         if self.carriers(flow)[0].is_none() {
             return Err(

@@ -12,7 +12,7 @@ pub struct Source {
     pub rate: Option<Rate>,
     /// The interval of such an application's writes; zero: 20 ms.
     pub every: Span,
-    /// On for the first span, off for the second, and so on.
+    /// Data for the first span, a pause for the second, and so on.
     pub on_off: Option<(Span, Span)>,
 }
 
@@ -50,7 +50,7 @@ pub(crate) struct AppModel {
 pub(crate) const ENDLESS: u64 = u64::MAX;
 
 impl AppModel {
-    /// It always has more to send.
+    /// True if it always has more to send.
     pub(crate) fn is_endless(&self) -> bool {
         self.source == Source::default()
     }

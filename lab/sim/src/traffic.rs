@@ -36,7 +36,7 @@ pub(crate) struct Traffic<P> {
 }
 
 impl<P: Probe> Traffic<P> {
-    /// Before the first event.
+    /// Creates the traffic, in the state before the first event.
     pub(crate) fn new(
         probe: P,
         mut flows: Vec<Flow>,

@@ -150,7 +150,7 @@ impl Args {
         }
     }
 
-    /// Nothing that differs between two runs of the same command.
+    /// Metadata, without anything that differs between two runs of the same command.
     fn about(&self, resolved: &Resolved, read: Vec<PathBuf>) -> About {
         About {
             program: format!("alcc {}", env!("CARGO_PKG_VERSION")),
@@ -431,7 +431,7 @@ fn together(report: &Report, settle: Span) -> String {
     format!("all: {mbps:.3} Mbit/s{fair}{seconds}{note}")
 }
 
-/// In Python `series=` is the interval of the samples.
+/// Python's argument `series=` is the interval of the samples.
 fn names_a_file(series: &Path) -> Result<(), Failure> {
     let word = series.to_string_lossy();
     if word.parse::<Span>().is_err() {

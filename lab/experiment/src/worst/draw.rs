@@ -20,7 +20,7 @@ pub struct Drawn {
     pub flows: Vec<String>,
     /// Traffic beside it.
     pub cross: Option<String>,
-    /// Whether the judged flow is a transfer of fixed size.
+    /// True if the judged flow is a transfer of fixed size.
     pub sized: bool,
 }
 

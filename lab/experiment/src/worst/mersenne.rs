@@ -18,7 +18,7 @@ impl Mersenne {
         self.0.next_u32()
     }
 
-    /// From 0 to below 1, with 53 bits.
+    /// A number from 0 to below 1, with 53 bits.
     pub(super) fn random(&mut self) -> f64 {
         let (high, low) = (self.word() >> 5, self.word() >> 6);
         (f64::from(high) * 67_108_864.0 + f64::from(low)) / 9_007_199_254_740_992.0

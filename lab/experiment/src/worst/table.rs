@@ -335,7 +335,7 @@ pub struct Check {
     pub value: f64,
     /// Its bound.
     pub bound: f64,
-    /// Whether it is kept.
+    /// True if it is kept.
     pub holds: bool,
 }
 
@@ -356,7 +356,7 @@ pub struct Cell {
 }
 
 impl Cell {
-    /// Whether all bounds are kept.
+    /// True if all bounds are kept.
     pub fn holds(&self) -> bool {
         self.error.is_none() && self.checks.iter().all(|check| check.holds)
     }

@@ -23,7 +23,7 @@ pub(super) struct Stage<'a> {
     pub(super) scheme: &'a Scheme,
     pub(super) tools: &'a Tools,
     pub(super) ends: &'a Namespaces,
-    /// For whatever is written; others may read there.
+    /// Folder for output files; other users may read it.
     pub(super) folder: &'a Path,
     /// The server's address.
     pub(super) from: Ipv4Addr,
@@ -56,9 +56,9 @@ pub(super) struct Served {
 
 /// Sign that a server has started.
 pub(super) enum Ready<'a> {
-    /// It accepts at this port.
+    /// It accepts connections at this port.
     Port(u16),
-    /// It says this.
+    /// It prints this text.
     Says(&'a str),
 }
 

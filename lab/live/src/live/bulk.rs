@@ -305,7 +305,7 @@ impl Programs for Bulk {
 #[derive(Default)]
 struct Samples {
     counter: Counter,
-    /// On `CLOCK_MONOTONIC`, ns.
+    /// Times on `CLOCK_MONOTONIC`, ns.
     readings: Vec<(u64, u64)>,
 }
 
@@ -314,7 +314,7 @@ impl Samples {
         self.readings.extend(self.counter.add(bytes, now));
     }
 
-    /// On the link's clock, which began at `zero`.
+    /// Converts times to the link's clock, which began at `zero`.
     fn since(&mut self, zero: u64) -> Vec<(Time, u64)> {
         self.readings.extend(self.counter.rest());
         let at = |ns: u64| Time::from_nanos(ns.saturating_sub(zero));

@@ -43,7 +43,7 @@ pub(super) struct RunContext<'a> {
     pub(super) folder: &'a Path,
     /// Folder of the files that a server serves.
     pub(super) files: &'a Path,
-    /// For the runtime's readings.
+    /// Folder for the runtime's samples.
     pub(super) log: Option<&'a Path>,
     /// Number among those that share a link.
     pub(super) number: u16,
@@ -79,7 +79,7 @@ pub(super) trait Programs {
     /// CPU time of the sender so far, with all processes and threads that work for it; `None` if
     /// unknown.
     fn work(&self) -> Option<Work>;
-    /// Whether this flow on a shared link is theirs.
+    /// True if this flow on a shared link belongs to them.
     fn owns(&self, flow: &FlowKey) -> bool;
     /// Ends both.
     fn end(&mut self);

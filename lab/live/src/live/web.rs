@@ -24,7 +24,7 @@ pub(super) struct Web {
     receiver: Namespace,
     curl: PathBuf,
     port: u16,
-    /// On a link that others use, too, a route would choose for all of them.
+    /// True if other schemes share the link: a route would apply to all of them.
     is_shared: bool,
     server: Option<Server>,
     client: Option<Client>,

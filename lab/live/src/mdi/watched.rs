@@ -8,7 +8,7 @@ use alcc_units::{Span, Time};
 use alcc_zoo::model_driven::Epoch;
 use std::sync::{Arc, Mutex};
 
-/// As the authors look.
+/// Interval of the authors' program.
 const EPOCH: Span = Span::from_millis(5);
 
 /// Epochs without a restart in between.

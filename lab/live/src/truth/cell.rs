@@ -25,12 +25,12 @@ pub enum Verdict {
     InSpread,
     /// Neither.
     Differs,
-    /// There is nothing to compare.
+    /// No results to compare.
     NotRun,
 }
 
 impl Verdict {
-    /// As the table has it.
+    /// The word in the table.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Ok => "ok",

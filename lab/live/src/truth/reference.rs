@@ -19,15 +19,15 @@ pub struct Reference {
     pub cut: Option<Span>,
     /// The way back: a trace, a rate or `same`.
     pub up: String,
-    /// In both directions.
+    /// Queue in both directions.
     pub queue: QueueSpec,
-    /// Without queueing.
+    /// Round-trip time without queueing.
     pub rtt: Span,
     /// Length of the window.
     pub duration: Span,
     /// Start times of the flow, one run each.
     pub starts: Vec<Span>,
-    /// As `alcc-lab sim --flow` reads it.
+    /// The flow, as `alcc-lab sim --flow` reads it.
     pub flow: String,
     /// Their runs, at least one. Delays are those that are compared.
     pub runs: Vec<Row>,

@@ -215,7 +215,7 @@ impl Real {
     }
 }
 
-/// More servers and clients than that are a test of the machine.
+/// Maximum number of servers and clients: more would measure the machine.
 const MAX_FLOWS: usize = 64;
 
 fn simulate(link: &str, scenario: &Scenario) -> Result<Vec<Row>, LabError> {

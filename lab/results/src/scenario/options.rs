@@ -8,7 +8,7 @@ use toml::de::DeValue;
 /// A value as written, and its location.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Value {
-    /// As written.
+    /// The text as written.
     pub text: String,
     /// For an option: `--rtt`. For a file: its name, line and key.
     pub location: String,
@@ -23,7 +23,7 @@ impl Value {
         }
     }
 
-    /// It was typed, and is not from a file.
+    /// True if it is from the command line and not from a file.
     pub(super) fn is_option(&self) -> bool {
         self.location.starts_with("--")
     }

@@ -28,13 +28,13 @@ const DEVICE: usize = 500;
 pub(crate) struct Tunnel {
     /// Packets that the device holds.
     limit: usize,
-    /// In the device, and since when.
+    /// Packets in the device, with their arrival times.
     device: VecDeque<(Time, u32)>,
-    /// In the stream: where the record ends, when its packet came, and which it is.
+    /// Records in the stream: end, arrival time of the packet, and packet.
     records: VecDeque<(u64, Time, u32)>,
     /// End of the last record.
     end: u64,
-    /// From one end to the other without a queue.
+    /// One-way delay from one end to the other without a queue.
     propagation: Span,
 }
 

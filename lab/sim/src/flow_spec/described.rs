@@ -11,7 +11,7 @@ use alcc_units::Bytes;
 /// A FLOW as typed: N equal flows, of which nothing is built yet.
 #[derive(Clone, PartialEq, Debug)]
 pub struct FlowText {
-    /// As typed.
+    /// Text of the flow.
     pub text: String,
     /// N.
     pub count: u64,
@@ -27,7 +27,7 @@ struct Words<'a> {
     count: &'a str,
     head: &'a str,
     parts: Vec<&'a str>,
-    /// From the `@` on, or nothing.
+    /// The text from the `@` on, or nothing.
     times: &'a str,
 }
 

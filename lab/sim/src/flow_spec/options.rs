@@ -19,7 +19,7 @@ pub struct Parts {
     pub in_kernel: bool,
     /// The rules of its hosts.
     pub host: Option<&'static Rules>,
-    /// As an application sets it.
+    /// Send buffer, as set by an application.
     pub send_buffer: Option<Bytes>,
     /// Receive window of its TCP.
     pub receive_window: Option<Bytes>,
@@ -47,7 +47,7 @@ pub struct Parts {
     pub phase: Option<Span>,
     /// Its packets may be marked.
     pub ecn: bool,
-    /// In tables and rows.
+    /// Name in tables and rows.
     pub name: Option<String>,
     /// Name of the shared allowance, and perhaps of the process.
     pub share: Option<String>,
@@ -66,7 +66,7 @@ pub struct Transport {
     pub name: &'static str,
     /// Suffix of the names of rows with this transport.
     pub suffix: &'static str,
-    /// It runs above the kernel's TCP, so `over=` belongs to it.
+    /// True if it runs above the kernel's TCP, so that it needs `over=`.
     pub is_above_tcp: bool,
     /// The rules that the simulator has for it, or the reason why it has none.
     pub simulated: Result<&'static str, &'static str>,

@@ -18,7 +18,7 @@ pub struct Timing {
     pub lateness: Span,
     /// And by up to this much later, evenly distributed.
     pub jitter: Span,
-    /// From the opening of the gate or the socket to the program's next write.
+    /// Time from the opening of the gate or the socket to the program's next write.
     pub wake: Span,
 }
 

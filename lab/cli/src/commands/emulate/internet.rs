@@ -19,7 +19,7 @@ use std::process::{Child, Command, Stdio};
 
 /// Files with name servers; the second is read if the first names only a program of this machine.
 const NAMES: [&str; 2] = ["/etc/resolv.conf", "/run/systemd/resolve/resolv.conf"];
-/// Beside PATH: users other than root often lack them.
+/// Folders that are searched besides PATH, because it often lacks them for users other than root.
 const SYSTEM: [&str; 2] = ["/usr/sbin", "/sbin"];
 
 /// The way out, as long as it lives.

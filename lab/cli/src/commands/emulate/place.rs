@@ -51,7 +51,7 @@ impl Place {
         })
     }
 
-    /// Whether the environment says that a link is around us.
+    /// True if the environment says that this process is behind an emulated link.
     pub(super) fn is_nested(&self) -> bool {
         std::env::var_os(LEVEL).is_some()
     }

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 const MAX_WAIT: Duration = Duration::from_secs(1);
 /// Maximum time until a server listens. A Java VM takes seconds on a busy machine.
 const MAX_START: Duration = Duration::from_secs(30);
-/// After this time of waiting for it a line says so.
+/// Time of waiting after which a message is printed.
 const SILENT: Duration = Duration::from_secs(2);
 const TICK: Duration = Duration::from_millis(5);
 

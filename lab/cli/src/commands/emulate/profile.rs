@@ -18,7 +18,7 @@ pub(super) struct Profile {
     pub(super) queue_up: &'static str,
     /// Towards CMD; empty: what belongs to the scenario.
     pub(super) radio: &'static [&'static str],
-    /// From CMD.
+    /// Options of the direction from CMD.
     pub(super) radio_up: &'static [&'static str],
 }
 

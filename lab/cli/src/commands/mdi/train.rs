@@ -171,7 +171,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Before the hash in a header.
+/// Text before the hash in a header.
 const HASH: &str = "SHA-256 of what follows the comments: ";
 
 /// Checks the file against the hash in its header; a file without one is accepted.

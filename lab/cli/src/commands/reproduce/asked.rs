@@ -22,7 +22,7 @@ pub(super) struct Asked {
     pub(super) definition: Definition,
     pub(super) plan: Plan,
     pub(super) runs: Result<Vec<Run>, RunError>,
-    /// If no run was stored before.
+    /// Time of the runs, if none was stored before.
     pub(super) took: Option<Took>,
     /// True if it was not selected, but explains an experiment that was.
     pub(super) is_cause: bool,

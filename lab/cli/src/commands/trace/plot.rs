@@ -123,7 +123,7 @@ fn from_zero(curves: &[Curve]) -> Axis {
     Axis::linear(values.filter(|v| v.is_finite()).chain([0.0]), 0.0, 1.0)
 }
 
-/// As far as the points of the curves go.
+/// End of the curves' points.
 fn time_axis(curves: &[Curve]) -> Axis {
     let times = || curves.iter().flat_map(|c| &c.points).map(|p| p.0);
     let from = times()
@@ -134,7 +134,7 @@ fn time_axis(curves: &[Curve]) -> Axis {
 
 /// Maximum number of points of a curve with `--bin`: a short file may be seven weeks long.
 const MAX_BINS: u64 = 500_000;
-/// More points than that are a solid block.
+/// Maximum number of points: more would be a solid area.
 const MAX_POINTS: u64 = 900;
 
 /// Interval of a point: 100 ms, and a multiple of it for long traces, so that their shape stays

@@ -93,7 +93,8 @@ impl Log {
         points
     }
 
-    /// For each delay, how many per cent of the packets waited as long or less.
+    /// Cumulative distribution: for each delay, the percentage of packets that waited at most that
+    /// long.
     fn distribution(&self) -> Vec<(f64, f64)> {
         let mut delays: Vec<f64> = self.delays().map(|(_, ms)| ms).collect();
         delays.sort_unstable_by(f64::total_cmp);
