@@ -54,7 +54,7 @@ pub(crate) fn written(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Option<S
         let seconds: f64 = span.call_method0("total_seconds")?.extract()?;
         return Ok(Some(format!("{seconds}s")));
     }
-    // NumPy's whole numbers are no int.
+    // NumPy's integers are not of type int.
     Ok(value
         .extract::<i128>()
         .ok()
@@ -95,7 +95,7 @@ pub(crate) fn count(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Option<u64
     if value.is_instance_of::<PyInt>() {
         return Ok(value.extract().ok());
     }
-    // NumPy's whole numbers are no int.
+    // NumPy's integers are not of type int.
     let read = value.extract::<i128>();
     let read = read.map_err(|_| wrong(name, value, "a whole number from 0 on"))?;
     Ok(read.try_into().ok())

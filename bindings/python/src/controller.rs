@@ -325,7 +325,7 @@ impl PyController {
             self.timer = timer.filter(|at| *at > now);
             return Ok(());
         }
-        // A string with a number in it is no number, True neither.
+        // A string with a number in it is not a number, and neither is True.
         if answer.is_none() || answer.is_instance_of::<pyo3::types::PyBool>() {
             return Err(found());
         }

@@ -50,7 +50,7 @@ fn a_table_is_learned_added_up_and_tried() {
         head.contains("alcc-lab mdi train --duration 10s --link lte --seeds 2 --form counts\n")
     );
     assert!(head.contains("SHA-256"), "{head}");
-    // A copy that broke off, also at the end of a line, is no smaller table.
+    // A truncated copy, also at the end of a line, is not a smaller table.
     let half = &counts[..counts.len() / 2];
     for cut in [half, &half[..=half.rfind('\n').unwrap()]] {
         std::fs::write(folder.path().join("cut"), cut).unwrap();

@@ -443,7 +443,7 @@ fn every_crate_can_be_published() {
                 wrong.push(format!("{name}: {field}"));
             }
         }
-        // A path alone is nothing to somebody who gets the crate from a registry.
+        // A path alone is useless to users who get the crate from a registry.
         for dependency in package["dependencies"].as_array().expect("a list") {
             let dev = dependency["kind"] == "dev";
             if dependency["path"].is_string() && dependency["req"] == "*" && !dev {

@@ -98,7 +98,7 @@ fn the_search_finds_long_lines_only_where_they_can_be_broken() {
     assert_eq!(too_long(&free), Vec::<String>::new());
 }
 
-/// Without a public repository, who follows its address gets what somebody else has put there.
+/// Without a public repository, its address may lead to another project.
 #[test]
 fn no_page_names_a_repository_that_is_not_there() {
     let manifest = read("Cargo.toml");

@@ -44,7 +44,7 @@ fn alcc(args: &[&str]) -> Command {
     command
 }
 
-/// A listener, once it listens; it is killed if nobody waits for it.
+/// A listener, once it listens; it is killed on drop.
 struct Listener {
     child: Child,
     port: u16,

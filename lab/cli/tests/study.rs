@@ -245,7 +245,7 @@ fn an_archive_gives_the_same_rows_or_says_which_differ() {
     }
 }
 
-/// An archive is somebody else's: nothing outside of it is read for it.
+/// An archive is untrusted: nothing outside of it is read for it.
 #[test]
 fn what_leads_out_of_an_archive_is_refused() {
     let folder = folder();
@@ -284,7 +284,7 @@ fn what_leads_out_of_an_archive_is_refused() {
         assert!(error.contains(says), "{script}: {error}");
         assert_eq!(error.trim_end().lines().count(), 1, "{error}");
     }
-    // A name with a colon is no host.
+    // A name with a colon is not a host.
     shell("cp x.tar 12:10.tar");
     assert_eq!(
         good(&lab(at, "bundle --check 12:10.tar")),

@@ -468,7 +468,7 @@ mod tests {
             Verdict::DiffersExplained
         );
         assert_eq!(judge("at-most = 1.9", false).verdict, Verdict::Differs);
-        // A failed run is no success.
+        // A failed run is not a success.
         let d = definition(&format!("{of}at-least = 0.0"));
         let mut broken = runs.clone();
         broken[0].summary = None;

@@ -407,7 +407,7 @@ values = [{ name = "Verus", scheme = "verus:r={r}", r = "4", third = "" }, { nam
             run.command,
             "alcc-lab sim --link 12mbit --flow verus:r=4 --flow cubic@2s --seed 2"
         );
-        // An empty text is no flow.
+        // An empty text is not a flow.
         let flows = |at: usize| plan.runs[at].scenario.flow.len();
         assert_eq!([flows(1), flows(2)], [2, 3]);
         let unknown = text.replace("{rate}", "{rat}");

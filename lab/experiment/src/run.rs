@@ -662,7 +662,7 @@ values = ['fixed:window=9', { name = 'same', scheme = 'fixed:window=9' }]\n";
         store.truncate(store.len() - 20);
         assert_eq!(run(folder.path(), TEXT, &mut store).1, 1);
         assert_eq!(run(folder.path(), TEXT, &mut store).1, 0);
-        // What is no text at all is skipped as well.
+        // Lines that are not UTF-8 are skipped as well.
         store.splice(0..0, [0xff, 0x00, b'\n']);
         assert_eq!(run(folder.path(), TEXT, &mut store).1, 0);
     }

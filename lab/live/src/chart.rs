@@ -312,7 +312,7 @@ impl Curve {
         }
     }
 
-    /// Its points without what is no number.
+    /// Its points without NaN.
     fn pieces(&self, y: &Axis) -> Vec<Vec<(f64, f64)>> {
         let mut pieces = vec![Vec::new()];
         let mut last: Option<(f64, f64)> = None;

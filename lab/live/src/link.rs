@@ -301,7 +301,7 @@ impl Link {
                 continue;
             }
             let text = path.to_string_lossy();
-            // Several may share an argument where that is no file's name.
+            // Several links may share an argument that is not the name of a file.
             let several = !path.exists() && text.contains(',');
             if !several {
                 // Not by its text: a name need not be UTF-8.

@@ -45,7 +45,7 @@ pub fn each_watched<T: Sync, R: Send, E>(
                 while !ended.load(Ordering::Relaxed) {
                     let i = next.fetch_add(1, Ordering::Relaxed);
                     let Some(item) = items.get(i) else { return };
-                    // Nobody listens any more after an error.
+                    // After an error the receiver is gone.
                     if send.send((i, work(item))).is_err() {
                         return;
                     }

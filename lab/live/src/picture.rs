@@ -459,7 +459,7 @@ mod tests {
         })
     }
 
-    /// Somebody would publish them as the published algorithm's.
+    /// Such a figure could be mistaken for one of the published algorithm.
     #[test]
     fn tuned_forms_say_so() {
         let tuned = |scheme: &str| Row {

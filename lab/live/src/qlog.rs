@@ -146,7 +146,7 @@ impl<W: Write> Qlog<W> {
                     "header": header(pn),
                     "raw": {"length": event.len.get(), "payload_length": len},
                 });
-                // Nobody acknowledges the datagrams of a constant-rate sender.
+                // Datagrams of a constant-rate sender are not acknowledged.
                 if !udp && let Some(trigger) = self.flow(event.flow).sent(key, pn, end) {
                     data["trigger"] = json!(trigger);
                 }

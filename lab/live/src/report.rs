@@ -45,7 +45,7 @@ fn looks(results: &Results) -> Vec<Look> {
         let Some((_, look)) = known.iter().find(|(scheme, _)| *scheme == row.scheme) else {
             continue;
         };
-        // Of twins both sides have the scheme's colour, and the simulated one is dotted.
+        // Both sides of a scheme have its colour, and the simulated one is dotted.
         let is_simulated = row.side.as_deref() == Some(SIMULATED);
         looks.push(Look {
             scheme: row.scheme.clone(),
@@ -89,7 +89,7 @@ pub fn html(results: &Results) -> String {
         .zip(&looks)
         .map(|(n, l)| (n, l.colour, l.dash))
         .collect();
-    // The series are drawn; nobody needs them as text here.
+    // The series are drawn; their text is not needed here.
     let text = Results {
         series: Vec::new(),
         ..results.clone()

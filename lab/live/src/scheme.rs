@@ -285,7 +285,7 @@ impl Scheme {
         for part in typed {
             let mut read = sides.iter().map(|side| Self::parse(&part, registry, *side));
             let first = read.next().unwrap_or_else(|| part.parse())?;
-            // What the simulator has nothing like has no twin.
+            // Schemes without a form in the simulator have no simulated counterpart.
             if !first.flows.is_empty() {
                 read.try_for_each(|other| other.map(drop))?;
             }

@@ -106,7 +106,7 @@ unsafe extern "C" fn clone(state: *const c_void) -> *mut c_void {
 }
 
 unsafe extern "C" fn destroy(state: *mut c_void) {
-    // SAFETY: `create` and `clone` box it, and nobody uses it any more.
+    // SAFETY: `create` and `clone` box it, and it is not used any more.
     let half = unsafe { Box::from_raw(state.cast::<Half>()) };
     let _ = catch_unwind(AssertUnwindSafe(|| drop(half)));
 }

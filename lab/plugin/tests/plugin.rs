@@ -128,7 +128,7 @@ fn an_algorithm_without_a_profile_stays_the_products() {
     }
 }
 
-/// An algorithm beside its form in the plug-in: both are told the same, and must answer the same.
+/// Compares an algorithm with its form in the plug-in: the same inputs must give the same outputs.
 #[derive(Clone)]
 struct Twin {
     native: Instance,
@@ -252,7 +252,7 @@ impl WithReceiver for Twin {
     }
 }
 
-/// The receiver modules of twins, and when `on_timer` was last called.
+/// Pairs of receiver modules, and the time of the last `on_timer`.
 #[derive(Clone)]
 struct TwinHalf(Box<dyn Receiver>, Box<dyn Receiver>, Option<Time>);
 
@@ -296,7 +296,7 @@ fn each_answers_as_it_does_in_the_laboratory() {
     }
 }
 
-/// The twins of a spec as an algorithm.
+/// Pairs of a spec's algorithm and its form in the plug-in.
 fn twins(spec: &Spec) -> Algorithm {
     let (spec, plugged) = (spec.clone(), loaded());
     Algorithm {

@@ -199,7 +199,7 @@ mod tests {
             assert!((jain.unwrap() - 0.8).abs() < 1e-12);
         }
         assert_eq!(phases[1].throughput_mbps, [12.0, 4.0]);
-        // What one of them does not know, nobody knows of all.
+        // A value that is unknown for one flow is unknown for all together.
         let unknown = together(&[rows[0].clone(), Row::default()], &shares, window, window);
         assert_eq!((unknown.throughput_mbps, unknown.jain_1s), (None, None));
         assert_eq!(

@@ -325,7 +325,7 @@ impl<P: Probe> Simulation<P> {
         }
     }
 
-    /// The receiving host sends what `write` writes where it stays. It tells the length.
+    /// The receiving host sends the packet that `write` writes in place. Returns the length.
     #[inline(always)]
     fn push(
         &mut self,

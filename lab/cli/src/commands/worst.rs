@@ -22,20 +22,30 @@ const JUDGED: &str = "judged";
 
 /// Search random scenarios for those in which an algorithm is worse than both BBR and Cubic
 #[derive(clap::Args)]
-#[command(after_help = "Examples:
+#[command(
+    after_help = "Examples:
+  alcc-lab worst 0..499
+  alcc-lab worst 0..199 --crowd --cc budget --cc copa --out searched
+  alcc-lab worst 17 --shrink 1
+
+The same number always gives the same scenario. See --help for the bounds of 'worse'.",
+    after_long_help = "Examples:
   alcc-lab worst 0..499
   alcc-lab worst 0..199 --crowd --cc budget --cc copa --out searched
   alcc-lab worst 17 --shrink 1
   alcc-lab worst --table route,persistent --out bounds
 
-The same number always gives the same scenario. With --out, the same command continues an interrupted
-search. Runs of BBR and Cubic are kept there for later versions of the program: delete
+The same number always gives the same scenario. With --out, the same command continues an
+interrupted search. Runs of BBR and Cubic are kept there for later versions of the program: delete
 references.runs.jsonl if anything besides the judged algorithms has changed.
 
-An algorithm is worse if, compared with both BBR and Cubic (x), one of these holds: goodput of all flows
-< 0.85 x, p95 of the queueing delay > 1.2 x + 20 ms, loss > 1.5 x + 1 point, completion time > 1.15 x;
-harm to other traffic: goodput of a TCP flow < 0.8 x, loss of UDP > 1.5 x + 1 point, completion time of
-short flows > 1.25 x; with --crowd: Jain's index < 0.85 x, smallest share < 0.5 x.")]
+An algorithm is worse if, compared with both BBR and Cubic (x), one of these holds:
+  goodput of all flows < 0.85 x, p95 of the queueing delay > 1.2 x + 20 ms,
+  loss > 1.5 x + 1 point, completion time > 1.15 x;
+  harm to other traffic: goodput of a TCP flow < 0.8 x, loss of UDP > 1.5 x + 1 point,
+  completion time of short flows > 1.25 x;
+  with --crowd: Jain's index < 0.85 x, smallest share < 0.5 x."
+)]
 pub(crate) struct Args {
     /// Numbers of the scenarios, both ends included
     #[arg(value_name = "FROM..TO", required_unless_present = "table")]

@@ -40,7 +40,7 @@ const CASES: &[(&str, i32)] = &[
 
 #[test]
 fn a_full_disk_is_said_in_one_line() {
-    // A disk of its own, seen by nobody else, filled to the last page.
+    // A private disk, filled to the last page.
     let disk = "mount -t tmpfs -o size=16k none $DISK && mkdir $DISK/full \
                 && { head -c 1M /dev/zero > $DISK/full/filler; cd /; } 2>/dev/null && ";
     let dir = tempfile::tempdir().unwrap();

@@ -134,7 +134,7 @@ fn loaded() -> Vec<String> {
     ours.map(str::to_owned).collect()
 }
 
-/// BUSY is an address where somebody listens, SOCKET a path where somebody does.
+/// BUSY is an address in use by a listener, SOCKET a path in use by a listener.
 const TAKEN: &[&str] = &[
     "run --metrics BUSY -- touch began",
     "run --metrics ./SOCKET -- touch began",

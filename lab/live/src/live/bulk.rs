@@ -90,7 +90,7 @@ impl Bulk {
     fn options(&self) -> Options {
         Options {
             carrier: self.scheme.carrier.clone(),
-            // The namespaces are nobody else's.
+            // No other run uses the namespaces.
             cleartext: true,
             trust: Trust::Anybody,
             ..Options::new(self.registry.clone())

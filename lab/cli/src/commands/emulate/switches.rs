@@ -153,7 +153,7 @@ fn shown(spec: &DirectionSpec, name: &str) -> Value {
 
 impl Wish {
     fn read(body: &[u8]) -> Result<Self, String> {
-        // A list is no wish, though it could be read as the fields in their order.
+        // A list is not a valid request, though it could be read as the fields in their order.
         let object: Result<serde_json::Map<_, _>, _> = serde_json::from_slice(body);
         object
             .and_then(|fields| Self::deserialize(Value::Object(fields)))

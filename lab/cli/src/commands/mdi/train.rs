@@ -240,7 +240,7 @@ fn written(args: &Args, counts: &Counts) -> String {
         "counts" => counts.text(),
         _ => counts.compact(shape),
     };
-    // Where the file goes is no part of how it came about.
+    // The destination of the file is not part of its metadata.
     let mut words: Vec<String> = Vec::new();
     let mut given = std::env::args().skip(1);
     while let Some(word) = given.next() {
