@@ -9,22 +9,10 @@
 //! | [`row`] | the fields of a measured flow |
 //! | [`groups`] | repetitions, and their spread |
 //! | [`summary`] | Pareto fronts, means over links, one sentence |
-//!
-//! [`pairs`]
-//! an algorithm above TCP compared with its native form
-//!
-//!
-//! [`twins`]
-//! simulated counterparts compared with real programs
-//!
-//!
-//! [`tolerance`]
-//! distances from a reference and their bounds
-//!
-//!
-//! [`crowd`]
-//! several flows as one row, and their fairness
-//!
+//! | [`pairs`] | an algorithm above TCP compared with its native form |
+//! | [`twins`] | simulated counterparts compared with real programs |
+//! | [`tolerance`] | distances from a reference and their bounds |
+//! | [`crowd`] | several flows as one row, and their fairness |
 //! | [`samples`] | the time series of a simulated run |
 //! | [`simulated`] | rows from the simulator's report |
 //! | [`scenario`] | scenarios from options and TOML |

@@ -15,8 +15,8 @@ import org.alcc.record.Plan;
 import org.alcc.transfer.Resuming;
 
 /**
- * Holds the upload and the recording. The screen may be turned, closed and opened, and the service may come and go.
- * What an upload needs to go on after the end of the process is written down.
+ * Holds the upload and the recording, because the screen may be turned, closed and opened, and the service may come and
+ * go. The data that an upload needs to resume after the end of the process are stored.
  */
 public final class AlccApp extends Application {
     private static final String SESSION = "session";
@@ -57,7 +57,7 @@ public final class AlccApp extends Application {
         if (upload != null) {
             upload.pause();
         }
-        // The same file to the same server goes on where an ended process left it.
+        // The same file to the same server resumes the upload of an ended process.
         String what = job.server() + " " + size + " " + file;
         String[] kept = said().getString(SESSION, "").split(" ", 2);
         boolean known = kept.length == 2 && kept[1].equals(what);

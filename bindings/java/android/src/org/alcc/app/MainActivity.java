@@ -124,7 +124,7 @@ public final class MainActivity extends Activity {
             return;
         }
         try {
-            // So that an upload can go on after the end of the process.
+            // Permits an upload to resume after the end of the process.
             getContentResolver().takePersistableUriPermission(data.getData(), Intent.FLAG_GRANT_READ_URI_PERMISSION);
         } catch (SecurityException e) {
             // Not every provider gives it: the file can be read for now.

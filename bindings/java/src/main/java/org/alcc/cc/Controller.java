@@ -10,7 +10,7 @@ package org.alcc.cc;
  * belongs to one flow and is not safe for several threads.
  */
 public abstract class Controller {
-    /** "No limit", and of a time "never". */
+    /** No limit; for a time, never. */
     public static final long NONE = Long.MAX_VALUE;
 
     /** For subclasses. */
@@ -31,7 +31,7 @@ public abstract class Controller {
      * @param now nanoseconds
      * @param length bytes; it may stand for several segments
      * @param inFlightBefore bytes in flight before it
-     * @return eight bytes that come back with the acknowledgement
+     * @return a value of eight bytes that the acknowledgement returns
      */
     public long sent(long now, long length, long inFlightBefore) {
         return 0;
@@ -78,7 +78,7 @@ public abstract class Controller {
         return 0;
     }
 
-    /** @return nanoseconds at which {@link #timer} wants to be called; {@link #NONE}: never */
+    /** @return nanoseconds at which {@link #timer} is to be called; {@link #NONE}: never */
     public long nextTimer() {
         return NONE;
     }

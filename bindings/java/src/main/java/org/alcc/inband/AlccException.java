@@ -29,7 +29,7 @@ public final class AlccException extends IOException {
         STREAM
     }
 
-    /** For programs. */
+    /** The kind, for programs. */
     private final Kind kind;
     /** The number of the peer's CLOSE. */
     private final int reason;
@@ -44,7 +44,7 @@ public final class AlccException extends IOException {
         this.reason = reason;
     }
 
-    /** A peer's words are among them: no control character reaches a terminal. */
+    /** Removes control characters, because the message may contain the peer's text. */
     private static String oneLine(String text) {
         StringBuilder line = new StringBuilder(text);
         for (int i = 0; i < line.length(); i++) {
@@ -81,7 +81,7 @@ public final class AlccException extends IOException {
     }
 
     /**
-     * What went wrong, for programs.
+     * The kind of the error, for programs.
      *
      * @return never null
      */

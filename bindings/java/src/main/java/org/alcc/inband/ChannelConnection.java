@@ -17,8 +17,8 @@ import java.nio.channels.SocketChannel;
  * c.read(into); c.write(from);            // what may be done now
  * }</pre>
  *
- * <p>No thread of its own and no lock: one thread at a time. Calls throw an {@link AlccException} that tells why the
- * connection ended; what came before may be read first.
+ * <p>It has no thread and no lock: use it from one thread at a time. Calls throw an {@link AlccException} with the
+ * reason why the connection ended; data received before that can be read first.
  */
 public final class ChannelConnection implements Closeable {
     private static final int OUTPUT = 64 * 1024 + Session.LEAST_OUTPUT;

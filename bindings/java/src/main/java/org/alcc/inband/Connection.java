@@ -25,10 +25,10 @@ import javax.net.ssl.SSLSocket;
  * }</pre>
  *
  * <p>The thread that writes makes the frames and gives them to the socket. One more thread per connection always reads
- * the socket, as the format asks. It also writes acknowledgements. While much is in flight, a writer that waits reads
- * them for it. Any socket does, an {@code SSLSocket} too. It belongs to the connection from then on: nobody else may
- * read it, write it or set its timeout. Two threads at once may read and write. Calls throw an {@link AlccException}
- * that tells why the connection ended.
+ * the socket, as the format requires. It also writes acknowledgements. While much is in flight, a waiting writer reads
+ * them instead. Any socket can be used, also an {@code SSLSocket}. From then on, only the connection may read it, write
+ * it or set its timeout. One thread may read while another one writes. Calls throw an {@link AlccException} with the
+ * reason why the connection ended.
  */
 public final class Connection implements Closeable {
     /** Frames of one write to the socket, bytes. */
@@ -92,7 +92,7 @@ public final class Connection implements Closeable {
     private final OutputStream output = new Streams.Output(this);
 
     /**
-     * The end that opened the connection: it speaks first.
+     * A connection at the end that opened the socket: it sends first.
      *
      * @param socket connected
      * @param settings for this connection alone
@@ -104,7 +104,7 @@ public final class Connection implements Closeable {
     }
 
     /**
-     * The end that accepted it: it is silent until the other has spoken.
+     * A connection at the end that accepted the socket: it sends nothing until the peer has.
      *
      * @param socket connected
      * @param settings for this connection alone
@@ -155,9 +155,9 @@ public final class Connection implements Closeable {
     }
 
     /**
-     * From now on it is the peer's turn whenever a call waits. If no payload comes and nothing is acknowledged
-     * meanwhile for {@link Settings#silence}, the connection ends with SILENT. Otherwise a peer may be idle for ever,
-     * or give no credit. {@code Transfer} and {@code Resuming} call this.
+     * Requires progress whenever a call waits: if no payload arrives and nothing is acknowledged for
+     * {@link Settings#silence}, the connection ends with SILENT. Without this call, a peer may be idle or give no
+     * credit for ever. {@code Transfer} and {@code Resuming} call this.
      */
     public void expectProgress() {
         lock.lock();
@@ -367,7 +367,7 @@ public final class Connection implements Closeable {
      *
      * @param millis at most this long
      * @return true if it is acknowledged; false if the time is over, then it may be called again
-     * @throws AlccException what ended the connection before
+     * @throws AlccException if the connection has ended before
      */
     public boolean finish(long millis) throws AlccException {
         long until = now() + TimeUnit.MILLISECONDS.toNanos(millis);
@@ -395,26 +395,26 @@ public final class Connection implements Closeable {
     }
 
     /**
-     * What the peer sends. Reading waits for data; -1 is the end that the peer has said. Closing it closes the
+     * The stream of the peer's data. Reading waits for data; -1 is the end of the peer's data. Closing it closes the
      * connection.
      *
-     * @return always the same
+     * @return always the same stream
      */
     public InputStream getInputStream() {
         return input;
     }
 
     /**
-     * What is sent to the peer. Each write waits until the algorithm, the peer's credit and the socket have taken all
-     * of it. It leaves at once, so write in blocks of some kilobytes. Closing it closes the connection.
+     * The stream of data to the peer. Each write waits until the algorithm, the peer's credit and the socket have taken
+     * all of it. Data are sent at once, so write in blocks of some kilobytes. Closing it closes the connection.
      *
-     * @return always the same
+     * @return always the same stream
      */
     public OutputStream getOutputStream() {
         return output;
     }
 
-    /** @return what the connection did and knows by now */
+    /** @return counters and estimates at this instant */
     public Stats stats() {
         lock.lock();
         try {
@@ -425,8 +425,8 @@ public final class Connection implements Closeable {
     }
 
     /**
-     * Lets go: what is not acknowledged may be lost, so call {@link #finish} before. The peer is told, as far as that
-     * does not have to wait. Calls that wait end with GIVEN_UP.
+     * Closes without waiting: unacknowledged data may be lost, so call {@link #finish} before. The peer is notified if
+     * that does not have to wait. Calls that wait end with GIVEN_UP.
      */
     @Override
     public void close() {

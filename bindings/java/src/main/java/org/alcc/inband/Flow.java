@@ -129,9 +129,9 @@ final class Flow {
     }
 
     /**
-     * What may be unacknowledged. The algorithm's window is for the path. What has left the path, but has not been
-     * heard of, is not in it. Otherwise an algorithm that takes its window from the rate would be misled. It would take
-     * the lateness of this program, or of the peer, for a slower path. It would send ever less.
+     * Maximum of unacknowledged bytes. The algorithm's window is for the path, so bytes that have left the path without
+     * being reported are not in it. Otherwise an algorithm that computes its window from the rate would take the
+     * lateness of this program, or of the peer, for a slower path, and send ever less.
      */
     private long limit() {
         long window = controller.window();

@@ -19,11 +19,11 @@ public final class Pin implements X509TrustManager {
     }
 
     /**
-     * A context that trusts one certificate and no other, whoever signed it and whatever its name is.
+     * A context that trusts only one certificate, independent of its issuer and its name.
      *
-     * @param fingerprint SHA-256 of the certificate, 64 hexadecimal digits, with colons or without: what {@code alcc
-     *     recv} prints
-     * @return gives sockets to {@link Connection#connect}
+     * @param fingerprint SHA-256 of the certificate, 64 hexadecimal digits, with colons or without, as {@code alcc
+     *     recv} prints it
+     * @return a context for sockets of {@link Connection#connect}
      * @throws IllegalArgumentException if it is not a fingerprint
      * @throws GeneralSecurityException if this Java has no TLS
      */

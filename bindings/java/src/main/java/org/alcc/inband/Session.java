@@ -6,11 +6,11 @@ import java.nio.ByteBuffer;
 import org.alcc.cc.Controller;
 
 /**
- * One end of a connection without I/O: bytes in, bytes out, time as an argument. For streams that are no socket;
- * {@link Connection} and {@link ChannelConnection} are for those that are.
+ * One end of a connection without I/O: bytes in, bytes out, time as an argument. It is for streams other than sockets;
+ * use {@link Connection} or {@link ChannelConnection} for sockets.
  *
- * <p>The host brings what has come ({@link #received}, {@link #ended}, {@link #failed}), calls {@link #timer} when
- * {@link #nextTimer} is due, and carries away what {@link #output} gives. What the peer says is checked, and memory is
+ * <p>The host passes received bytes ({@link #received}, {@link #ended}, {@link #failed}), calls {@link #timer} when
+ * {@link #nextTimer} is due, and sends the bytes of {@link #output}. The peer's frames are checked, and memory is
  * bounded by the {@link Settings}. Times are nanoseconds that never decrease. Not safe for several threads.
  */
 public final class Session {
@@ -107,7 +107,7 @@ public final class Session {
         received(since, at, at, now, in);
     }
 
-    /** The same, where acknowledgements may have come since {@code heard}: nobody looked. */
+    /** The same for acknowledgements that may have arrived since {@code heard}, the last check. */
     void received(long since, long heard, long at, long now, ByteBuffer in) {
         if (error != null || !in.hasRemaining()) {
             return;

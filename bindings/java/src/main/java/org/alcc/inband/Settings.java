@@ -11,7 +11,7 @@ import org.alcc.cc.Controller;
  * segment is that of the stream below.
  */
 public final class Settings {
-    /** The segment has yet to be found. */
+    /** The segment size is not known yet. */
     static final int UNKNOWN = 0;
 
     final Controller controller;
@@ -25,7 +25,7 @@ public final class Settings {
     /**
      * Settings for one connection.
      *
-     * @param controller decides about what this end sends; of this connection alone
+     * @param controller limits what this end sends; for this connection only
      */
     public Settings(Controller controller) {
         if (controller == null) {
@@ -47,7 +47,7 @@ public final class Settings {
     }
 
     /**
-     * @param value start of the controller's random numbers
+     * @param value seed of the controller's random numbers
      * @return this
      */
     public Settings seed(long value) {
@@ -56,7 +56,7 @@ public final class Settings {
     }
 
     /**
-     * @param bytes of frames that fill a segment of the stream below, 256 to 65535
+     * @param bytes bytes of frames that fill a segment of the stream below, 256 to 65535
      * @return this
      */
     public Settings segment(int bytes) {
@@ -66,7 +66,7 @@ public final class Settings {
     }
 
     /**
-     * @param bytes that the peer may send and nobody has read, 1024 to 2^30
+     * @param bytes maximum of received bytes that are not read yet, 1024 to 2^30
      * @return this
      */
     public Settings receiveBuffer(int bytes) {
@@ -76,7 +76,7 @@ public final class Settings {
     }
 
     /**
-     * @param millis within which the peer has to say its preface, at least 1
+     * @param millis time for the peer to send its preface, ms, at least 1
      * @return this
      */
     public Settings handshake(int millis) {
@@ -86,8 +86,8 @@ public final class Settings {
     }
 
     /**
-     * @param millis within which an answer that is due has to come, at least 1;
-     *     {@link Connection#expectProgress} says what that is to a transfer
+     * @param millis maximum time without an answer that is due, ms, at least 1; for transfers see
+     *     {@link Connection#expectProgress}
      * @return this
      */
     public Settings silence(int millis) {
@@ -97,7 +97,7 @@ public final class Settings {
     }
 
     /**
-     * @param micros after an arrival at which the peer shall acknowledge, 1000 to 25000
+     * @param micros maximum delay of the peer's acknowledgements, microseconds, 1000 to 25000
      * @return this
      */
     public Settings ackDelay(int micros) {

@@ -11,27 +11,27 @@ public final class Stats {
         this.values = values;
     }
 
-    /** @return payload bytes that were sent */
+    /** @return payload bytes sent */
     public long sent() {
         return values[0];
     }
 
-    /** @return payload bytes that have come */
+    /** @return payload bytes received */
     public long received() {
         return values[1];
     }
 
-    /** @return bytes of preface and frames that were given out */
+    /** @return bytes of preface and frames sent */
     public long bytesOut() {
         return values[2];
     }
 
-    /** @return bytes of preface and frames that came in */
+    /** @return bytes of preface and frames received */
     public long bytesIn() {
         return values[3];
     }
 
-    /** @return bytes of frames that are sent and not acknowledged */
+    /** @return bytes of frames in flight */
     public long inFlight() {
         return values[4];
     }
@@ -61,12 +61,12 @@ public final class Stats {
         return values[9];
     }
 
-    /** @return how often the algorithm held bytes back */
+    /** @return number of times that the algorithm blocked sending */
     public long timesHeldBack() {
         return values[10];
     }
 
-    /** @return the values by their names */
+    /** @return all values with their names */
     @Override
     public String toString() {
         return "Stats[sent=" + sent() + ", received=" + received() + ", bytesOut=" + bytesOut()

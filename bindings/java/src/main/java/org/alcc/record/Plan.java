@@ -15,7 +15,7 @@ public final class Plan {
 
     /** A load: nothing is sent, except for reports. */
     public static final long NOTHING = 0;
-    /** A load: as much as keeps the queue full. */
+    /** A load: enough to keep the queue full. */
     public static final long AS_MUCH_AS_FITS = -1;
     static final int MIN_SIZE = 128;
     static final int MAX_SIZE = 8972;
@@ -29,26 +29,26 @@ public final class Plan {
     public final int overhead;
     /** Length of the measurement, nanoseconds: 100 ms to 1 h. */
     public final long duration;
-    /** Sending before that, nanoseconds: at most 60 s. */
+    /** Length of the warm-up before it, nanoseconds: at most 60 s. */
     public final long warmUp;
-    /** Towards the client: {@link #NOTHING}, {@link #AS_MUCH_AS_FITS}, or nanoseconds between packets, 2 us to 10 s. */
+    /** Load to the client: {@link #NOTHING}, {@link #AS_MUCH_AS_FITS}, or nanoseconds between packets, 2 us to 10 s. */
     public final long down;
-    /** From the client, likewise. */
+    /** Load from the client, likewise. */
     public final long up;
-    /** No saturating sender goes beyond this, bit/s: at least 100,000. */
+    /** Maximum rate of a saturating sender, bit/s: at least 100,000. */
     public final long limit;
 
     /**
      * A plan, which the other end may refuse.
      *
-     * @param mode how it is measured
+     * @param mode mode of the measurement
      * @param size UDP payload of a packet, bytes
      * @param overhead headers around it, bytes
-     * @param duration what counts, nanoseconds
-     * @param warmUp sending before that, nanoseconds
+     * @param duration length of the measurement, nanoseconds
+     * @param warmUp length of the warm-up before it, nanoseconds
      * @param down load towards the client: see {@link #down}
      * @param up load from the client, likewise
-     * @param limit of a saturating sender, bit/s
+     * @param limit maximum rate of a saturating sender, bit/s
      */
     public Plan(Mode mode, int size, int overhead, long duration, long warmUp, long down, long up, long limit) {
         this.mode = mode;
@@ -64,8 +64,8 @@ public final class Plan {
     /**
      * Both directions saturated, in packets of 1500 bytes with the headers of IPv4, up to 1 Gbit/s.
      *
-     * @param durationMs what counts, milliseconds
-     * @param warmUpMs sending before that, milliseconds; 10,000 fill the queues of most channels
+     * @param durationMs length of the measurement, milliseconds
+     * @param warmUpMs length of the warm-up, milliseconds; 10,000 fill the queues of most channels
      * @return a plan
      */
     public static Plan saturate(long durationMs, long warmUpMs) {
@@ -80,7 +80,7 @@ public final class Plan {
     }
 
     /**
-     * What the link carries per packet.
+     * Length of a packet on the link, with headers.
      *
      * @return bytes
      */

@@ -19,7 +19,7 @@ import java.util.concurrent.locks.LockSupport;
  * <p>{@link #record} is for one thread; the other methods are for any.
  */
 public final class Recorder {
-    /** The listener's port unless another is said. */
+    /** Default port of the listener. */
     public static final int PORT = 9701;
 
     private static final long MS = 1_000_000;
@@ -46,9 +46,9 @@ public final class Recorder {
     /**
      * Keeps at most 1,048,576 arrivals (25 MB), and waits 5 s for the first answer.
      *
-     * @param to where the listener is
+     * @param to address of the listener
      * @param plan what is to be recorded; for an IPv6 address its packets become as much shorter as the headers longer
-     * @param label how the listener calls this client
+     * @param label name of this client at the listener
      * @throws IllegalArgumentException if the plan is impossible
      */
     public Recorder(InetSocketAddress to, Plan plan, String label) {
@@ -56,13 +56,13 @@ public final class Recorder {
     }
 
     /**
-     * A recording to come.
+     * A recording.
      *
-     * @param to where the listener is
+     * @param to address of the listener
      * @param plan what is to be recorded; for an IPv6 address its packets become as much shorter as the headers longer
-     * @param label how the listener calls this client
-     * @param room arrivals kept at most, of 24 bytes each; {@link Recorded#beyond} counts the others
-     * @param patienceMs how long the first answers are waited for, milliseconds
+     * @param label name of this client at the listener
+     * @param room maximum number of stored arrivals, of 24 bytes each; {@link Recorded#beyond} counts the others
+     * @param patienceMs time to wait for the first answers, milliseconds
      * @throws IllegalArgumentException if the plan is impossible
      */
     public Recorder(InetSocketAddress to, Plan plan, String label, int room, int patienceMs) {
@@ -81,15 +81,15 @@ public final class Recorder {
         return System.nanoTime() - origin;
     }
 
-    /** Ends it early: {@link #record} gives what it has. */
+    /** Ends it early: {@link #record} returns the part so far. */
     public void stop() {
         stopped = true;
     }
 
     /**
-     * How much of warm-up and duration is over.
+     * Finished part of warm-up and duration.
      *
-     * @return 0 to 1; 1 while what the listener recorded is fetched
+     * @return 0 to 1; 1 while the listener's recording is fetched
      */
     public double progress() {
         synchronized (lock) {
@@ -98,7 +98,7 @@ public final class Recorder {
     }
 
     /**
-     * The rate at which packets came in the last second.
+     * Rate of received packets in the last second.
      *
      * @return bit/s with headers
      */
@@ -111,7 +111,7 @@ public final class Recorder {
     /**
      * Records: it takes warm-up, duration and some seconds. At worst it ends a minute after the planned end.
      *
-     * @return what came, whole or not: see {@link Recording#end}
+     * @return the recording, complete or not: see {@link Recording#end}
      * @throws RecordException if it did not begin; its kind has the reason
      */
     public Recording record() throws RecordException {

@@ -32,18 +32,18 @@ public final class Recording {
     }
 
     /**
-     * Whether all of it is there.
+     * True if the recording is complete.
      *
-     * @return false: a part may be
+     * @return false if a part may be missing
      */
     public boolean isComplete() {
         return end == End.COMPLETE && up != null;
     }
 
     /**
-     * Packets that had come, but that an end had no room for: with them a trace is not faithful.
+     * Number of packets that arrived but could not be stored; if there are any, a trace is not faithful.
      *
-     * @return of both directions, as far as is known
+     * @return the number for both directions, as far as it is known
      */
     public long missed() {
         return down.beyond + (up == null ? 0 : up.beyond + up.overrun);

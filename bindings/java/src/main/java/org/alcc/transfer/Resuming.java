@@ -14,11 +14,11 @@ import org.alcc.inband.Connection;
 import org.alcc.transfer.TransferException.Kind;
 
 /**
- * A file to {@code alcc recv --resume}, over as many connections as it takes: version 2 of the transfer format. A lost
- * connection, another network or a pause costs only what was under way.
+ * A resumable transfer of a file to {@code alcc recv --resume}, over as many connections as necessary: version 2 of the
+ * transfer format. A lost connection, another network or a pause costs only the data in flight.
  *
- * <p>After a pause or an end of the program, the same session goes on with {@link #send}, if the receiver still keeps
- * what it had. One thread at a time.
+ * <p>After a pause or an end of the program, {@link #send} resumes the same session, if the receiver still keeps its
+ * data. Use it from one thread at a time.
  */
 public final class Resuming {
     private static final long FIRST_WAIT = 250;
@@ -27,10 +27,10 @@ public final class Resuming {
     /** Opens connections to the receiver. */
     public interface Opener {
         /**
-         * A new connection.
+         * Opens a connection.
          *
-         * @return open; the caller closes it
-         * @throws IOException that there is none now: tried again
+         * @return the open connection, which the caller closes
+         * @throws IOException if there is none now; it is tried again
          */
         Connection open() throws IOException;
     }
@@ -93,10 +93,10 @@ public final class Resuming {
     private volatile long known;
 
     /**
-     * A file to be sent.
+     * A transfer of a file.
      *
      * @param opener opens connections to one receiver
-     * @param source gives the content from its beginning, once for each connection
+     * @param source returns the content from its beginning, once for each connection
      * @param size its bytes, at least 0
      * @param session 16 random bytes that cannot be guessed; the same value resumes from the receiver's data
      * @param known whether this session may have sent something before
@@ -116,8 +116,8 @@ public final class Resuming {
      * Sends until the receiver has everything. Interrupt the thread to pause; a later call resumes.
      *
      * @param patienceMs time without progress at the receiver after which it fails, ms
-     * @throws IOException a {@link TransferException} if the receiver is not content, {@link InterruptedIOException}
-     *     after an interrupt, what the source said, or the last reason of a connection when patience has ended
+     * @throws IOException a {@link TransferException} if the receiver refuses, {@link InterruptedIOException} after an
+     *     interrupt, the error of the source, or the last error of a connection when patience has ended
      */
     public void send(long patienceMs) throws IOException {
         long most = have;
@@ -161,7 +161,7 @@ public final class Resuming {
         return known;
     }
 
-    /** Another connection may do better. */
+    /** Errors after which another connection may succeed. */
     private static boolean isCut(IOException why) {
         if (why instanceof TransferException) {
             Kind kind = ((TransferException) why).kind();
@@ -185,7 +185,7 @@ public final class Resuming {
         return header;
     }
 
-    /** @return whether the receiver has everything */
+    /** @return true if the receiver has everything */
     private boolean ask() throws IOException {
         Transfer.Answer answer;
         try (Connection connection = opener.open()) {
@@ -213,7 +213,7 @@ public final class Resuming {
         return true;
     }
 
-    /** Sends what comes after the first {@link #have} bytes. */
+    /** Sends the content after the first {@link #have} bytes. */
     private boolean rest() throws IOException {
         MessageDigest hash = Transfer.sha256();
         try (InputStream content = content()) {

@@ -167,12 +167,12 @@ public final class Transfer {
     /**
      * Receives a file, answers, and ends this direction.
      *
-     * @param connection just accepted; it is still to be closed
-     * @param into takes the content, which is good only if this returns
-     * @param limit takes no more bytes than this
-     * @return bytes that were received
-     * @throws IOException an {@code AlccException} of the connection, a {@link TransferException}, or what the output
-     *     said; the sender is told
+     * @param connection just accepted; the caller still closes it
+     * @param into gets the content, which is valid only if this returns
+     * @param limit maximum number of bytes
+     * @return number of received bytes
+     * @throws IOException an {@code AlccException} of the connection, a {@link TransferException}, or the error of the
+     *     output; the sender is notified
      */
     public static long receive(Connection connection, OutputStream into, long limit) throws IOException {
         connection.expectProgress();
@@ -214,7 +214,7 @@ public final class Transfer {
             connection.getOutputStream().write(answer.array());
             connection.finish(0);
         } catch (IOException e) {
-            // What ended the connection is what the caller hears.
+            // The caller gets the error that ended the connection.
         }
     }
 

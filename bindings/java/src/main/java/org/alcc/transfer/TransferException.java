@@ -35,7 +35,7 @@ public final class TransferException extends IOException {
         POSITION
     }
 
-    /** For programs. */
+    /** The kind, for programs. */
     private final Kind kind;
 
     TransferException(Kind kind, String message) {
@@ -44,7 +44,7 @@ public final class TransferException extends IOException {
     }
 
     /**
-     * What went wrong, for programs.
+     * The kind of the error, for programs.
      *
      * @return never null
      */
