@@ -31,7 +31,7 @@ public final class Budget extends Controller {
     private long roundFrom;
     private long ackedAt = -1;
 
-    /** With a budget of 40 ms. */
+    /** The algorithm with a budget of 40 ms. */
     public Budget() {
         this((int) (BUDGET_DELAY / 1_000_000));
     }

@@ -13,7 +13,7 @@ public abstract class Controller {
     /** No limit; for a time, never. */
     public static final long NONE = Long.MAX_VALUE;
 
-    /** For subclasses. */
+    /** Constructor for subclasses. */
     protected Controller() { }
 
     /**

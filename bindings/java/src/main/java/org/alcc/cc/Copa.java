@@ -36,7 +36,7 @@ public final class Copa extends Controller {
     private long since;
     private double windowThen;
 
-    /** With {@link #DELTA}. */
+    /** The algorithm with {@link #DELTA}. */
     public Copa() {
         this(DELTA);
     }

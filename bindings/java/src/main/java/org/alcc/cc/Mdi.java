@@ -30,7 +30,7 @@ public final class Mdi extends Controller {
     private long inFlight;
     private boolean unused;
 
-    /** With the table that is built in. */
+    /** The algorithm with the built-in table. */
     public Mdi() {
         this(Levels.builtin());
     }

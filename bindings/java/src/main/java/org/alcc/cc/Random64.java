@@ -17,7 +17,7 @@ final class Random64 {
         return z ^ z >>> 31;
     }
 
-    /** From 0 up to 1. */
+    /** @return a number from 0 to below 1 */
     double unit() {
         return (next() >>> 11) / (double) (1L << 53);
     }

@@ -78,7 +78,7 @@ public final class Connection implements Closeable {
     private boolean closed;
     /** The socket is closed. */
     private boolean over;
-    /** It is always the peer's turn while a call waits. */
+    /** True if progress is required while a call waits. */
     private boolean expectsProgress;
     /** Calls of the application that wait. */
     private int calls;

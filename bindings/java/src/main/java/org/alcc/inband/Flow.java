@@ -15,7 +15,7 @@ final class Flow {
     private static final double UNHEARD_OVER = 100_000_000;
     /** Maximum delay of a peer's report: a longer pause is one of this program and not its usual lateness. */
     private static final long MAX_UNHEARD = 50_000_000;
-    /** From here on short records share one, so that memory is bounded. */
+    /** Number of records from which short ones share one, so that memory is bounded. */
     private static final int MAX_RECORDS = 8192;
 
     private final Controller controller;

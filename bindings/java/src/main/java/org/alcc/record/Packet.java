@@ -74,11 +74,11 @@ public final class Packet {
     public String text;
     /** READY: every later packet's session. */
     public long session;
-    /** From PING on: when it left. */
+    /** From PING on: time at which it was sent. */
     public long sent;
-    /** From PING on: what the newest packet of the other end said that it left at; 0: none has come. */
+    /** From PING on: sending time in the newest packet of the other end; 0 before the first. */
     public long echoSent;
-    /** From PING on: when that came. */
+    /** From PING on: arrival time of that packet. */
     public long echoReceived;
     /** PING: the client knows enough of the clocks. */
     public boolean synced;
@@ -267,7 +267,7 @@ public final class Packet {
         report.rate = from.getLong();
     }
 
-    /** It goes to a screen, and names a folder: no control characters. */
+    /** Removes control characters, because the text is printed and is the name of a folder. */
     private boolean readText(ByteBuffer from) throws CharacterCodingException {
         byte[] all = take(from, from.get() & 0xff);
         CharBuffer chars = UTF_8.newDecoder().onMalformedInput(CodingErrorAction.REPORT)

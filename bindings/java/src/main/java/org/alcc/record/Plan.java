@@ -73,7 +73,7 @@ public final class Plan {
             1_000_000_000);
     }
 
-    /** The same with the headers of IPv6, and no longer than before. */
+    /** The same plan with the headers of IPv6, in packets of the same length. */
     Plan overIpv6() {
         int less = Math.max(size + overhead - 48, MIN_SIZE);
         return new Plan(mode, less, 48, duration, warmUp, down, up, limit);

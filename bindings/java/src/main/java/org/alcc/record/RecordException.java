@@ -23,7 +23,7 @@ public final class RecordException extends IOException {
         SOCKET
     }
 
-    /** For programs. */
+    /** The kind, for programs. */
     private final Kind kind;
 
     RecordException(Kind kind, String message, Throwable cause) {

@@ -5,7 +5,7 @@ package org.alcc.record;
 public final class Recording {
     /** Ends of a recording. */
     public enum End {
-        /** As it should. */
+        /** As planned. */
         COMPLETE,
         /** The other end fell silent. */
         SILENT,

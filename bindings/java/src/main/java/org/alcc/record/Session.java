@@ -62,7 +62,7 @@ final class Session {
     private final int[] askedFor = new int[MAX_REQUESTS];
     private long progress;
 
-    /** It keeps at most {@code room} arrivals. */
+    /** A session that stores at most {@code room} arrivals. */
     Session(long id, Plan plan, int room, long now) {
         this.id = id;
         this.plan = plan;

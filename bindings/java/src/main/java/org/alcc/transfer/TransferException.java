@@ -21,9 +21,9 @@ public final class TransferException extends IOException {
         AFTER_END,
         /** The content is not what was sent. */
         HASH,
-        /** It ended too early. */
+        /** The data ended too early. */
         CUT_SHORT,
-        /** It is longer than this end takes. */
+        /** The file is longer than this end accepts. */
         TOO_LONG,
         /** The receiver's answer makes no sense. */
         ANSWER,
