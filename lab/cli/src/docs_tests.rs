@@ -93,7 +93,7 @@ fn is_assignment(word: &str) -> bool {
     })
 }
 
-/// Checks one command line; `Err` says what is wrong with it.
+/// Checks one command line; `Err` is the error.
 fn check(command: &str) -> Result<(), String> {
     let words = words(command);
     for simple in words.split(|w| ["|", ";", "&", "(", ")"].contains(&w.as_str())) {

@@ -70,7 +70,7 @@ fn a_file_says_what_options_say() {
     assert_eq!(of(&file[31]), (80.0.into(), "codel".into()));
     let fewer = "compare s/study.toml --rtt 20ms --queue codel --runs 1 --json --out c";
     let fewer = rows(&lab(folder.path(), fewer));
-    assert_eq!(fewer.len(), 4, "options overrule the file");
+    assert_eq!(fewer.len(), 4, "options override the file");
     assert_eq!(fewer[0]["link"], "walk.down");
 }
 

@@ -303,7 +303,7 @@ impl Board {
     /// Reads the file.
     ///
     /// # Errors
-    /// What the parser says.
+    /// The error of the parser.
     pub fn from_json(text: &str) -> Result<Self, String> {
         serde_json::from_str(text).map_err(|e| format!("read the stored board: {e}"))
     }
@@ -311,7 +311,7 @@ impl Board {
     /// The file: a cell is a line.
     ///
     /// # Errors
-    /// What the serializer says.
+    /// The error of the serializer.
     pub fn to_json(&self) -> Result<String, String> {
         let json = |value: serde_json::Result<String>| value.map_err(|e| e.to_string());
         let cells: Result<Vec<String>, String> = self

@@ -10,9 +10,11 @@ pub struct Entry {
     pub id: &'static str,
     /// Text of `experiment.toml`.
     pub toml: &'static str,
-    /// Text of `emulated.toml`: what stands in its place with real programs on emulated links.
+    /// Text of `emulated.toml`: the definition that replaces it for real programs on emulated
+    /// links.
     pub emulated: Option<&'static str>,
-    /// Text of `README.md`: the question, what the paper says, what we see, why it differs.
+    /// Text of `README.md`: the question, the paper's statement, our result, and the cause of
+    /// differences.
     pub readme: &'static str,
 }
 

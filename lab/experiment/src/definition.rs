@@ -37,7 +37,7 @@ use serde::de::{IntoDeserializer, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
 
-/// Repetitions of each cell, unless the file says otherwise.
+/// Default number of repetitions of each cell.
 pub const DEFAULT_RUNS: u32 = 3;
 /// Maximum number of runs of one experiment.
 pub const MAX_RUNS: usize = 10_000;

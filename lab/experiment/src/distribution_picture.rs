@@ -18,7 +18,7 @@ const WHISKERS: f64 = 1.5;
 /// The values of each series, sorted.
 type Samples = Vec<Vec<f64>>;
 
-/// One value for each flow, or for each run if `flows` says how they become one.
+/// One value for each flow, or for each run if `flows` names an aggregation.
 fn samples<'a>(
     definition: &Definition,
     runs: impl Iterator<Item = &'a Run>,

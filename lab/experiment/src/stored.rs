@@ -34,7 +34,7 @@ pub fn keep<T: Stored>(rows: &mut Vec<T>, before: Vec<T>) {
     rows.sort_by_cached_key(|row| by_number(row.id()));
 }
 
-/// A list that says of which builds the rows are.
+/// A list of the builds of the rows.
 pub(crate) fn builds<T: Stored>(rows: &[T]) -> String {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for row in rows {

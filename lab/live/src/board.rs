@@ -50,7 +50,7 @@ pub struct Plan {
 
 /// Backend of a comparison.
 pub enum Backend {
-    /// Real programs on emulated links; the schemes of a link run beside each other.
+    /// Real programs on emulated links; the schemes of a link run at the same time.
     /// [`alcc_emu::prepare`] must have succeeded.
     Emulated {
         /// The programs.
@@ -412,7 +412,7 @@ pub fn emulated_now() -> About {
 pub(crate) mod samples {
     use alcc_results::Row;
 
-    /// A row with nothing but what the board looks at first.
+    /// A row for tests, with only the main fields.
     pub(crate) fn sample(link: &str, scheme: &str, mbps: f64, ms: f64) -> Row {
         Row {
             link: link.to_owned(),

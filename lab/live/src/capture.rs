@@ -69,7 +69,7 @@ impl<W: Write> Capture<W> {
     /// Begins with the file's header.
     ///
     /// # Errors
-    /// What the writer says.
+    /// The error of the writer.
     pub fn new(mut to: W, place: CapturePoint) -> io::Result<Self> {
         to.write_all(&MAGIC.to_le_bytes())?;
         for half in [2_u16, 4] {

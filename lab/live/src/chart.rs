@@ -12,9 +12,9 @@ use std::ops::Range;
 pub(crate) const FINE: u32 = 3;
 /// Size of small text.
 pub(crate) const FONT: u32 = 12;
-/// The first byte of the colours that stand for a number; the others are the number.
+/// First byte of the colours that stand for a number; the other bytes are the number.
 const NUMBERED: &str = "\"#01";
-/// Number of what has no scheme: the capacity's area.
+/// Number of the capacity's area, which belongs to no scheme.
 pub(crate) const AREA: usize = 255;
 /// Line number at a value that is not a measurement.
 pub(crate) const RULE: usize = 254;
@@ -356,7 +356,7 @@ const SAID_ELSEWHERE: [&str; 6] = [
     " stroke-width=\"1\"",
 ];
 
-/// The drawing without what the page's style says.
+/// The drawing without the attributes that the page's style sets.
 pub(crate) fn said_elsewhere(svg: &str) -> String {
     let said = SAID_ELSEWHERE.iter();
     said.fold(svg.to_owned(), |svg, part| svg.replace(part, ""))

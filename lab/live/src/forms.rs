@@ -6,7 +6,7 @@ use crate::{LabError, Link, Scheme, Tools};
 use alcc_units::Span;
 use std::sync::atomic::AtomicBool;
 
-/// A way to send with an algorithm.
+/// A form of sending with an algorithm.
 #[derive(Debug)]
 pub struct Form {
     /// Its name in figures.

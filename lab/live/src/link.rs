@@ -436,7 +436,7 @@ fn uplink(down: &Path, defaults: &PathDefaults) -> Result<(RateSpec, Option<Path
     })
 }
 
-/// The name of the recording of the other direction, if this one's says its own.
+/// The name of the recording of the other direction, if this name contains its direction.
 pub(crate) fn partner(file: &Path) -> Option<PathBuf> {
     let other = match file.extension()?.to_str()? {
         "down" => "up",

@@ -30,9 +30,9 @@ pub(crate) use crowd::{seconds, shares};
 /// Width of a bin of the plots' series.
 const BIN: Span = Span::from_millis(200);
 
-/// One run: the schemes beside each other.
+/// One run: the schemes at the same time.
 pub struct Experiment<'a> {
-    /// The link; every scheme gets one of its own unless they share one.
+    /// The link; every scheme has its own link unless they share one.
     pub link: &'a Link,
     /// If all share one link: when each of them is there, in the order of the schemes.
     pub shared: Option<&'a [Times]>,
@@ -51,7 +51,7 @@ pub struct Experiment<'a> {
 }
 
 impl Experiment<'_> {
-    /// The number of the link of a scheme: of its own, or of the one that all share.
+    /// The number of a scheme's link: its own, or the one that all share.
     fn link_of(&self, scheme: usize) -> usize {
         if self.shared.is_some() { 0 } else { scheme }
     }

@@ -72,10 +72,10 @@ pub struct Seen {
     pub runs: Vec<Vec<Epoch>>,
 }
 
-/// Simulates one flow and looks at it.
+/// Simulates one flow and samples it.
 ///
 /// # Errors
-/// What is wrong with the link, the flow or the simulation.
+/// An invalid link, flow or simulation.
 pub fn watch(
     lessons: &Lessons,
     lesson: &Lesson,
@@ -208,7 +208,7 @@ impl Within {
 /// Lets teacher and walk run on the same links and compares, on `workers` threads.
 ///
 /// # Errors
-/// The first thing that is wrong.
+/// The first error.
 pub fn validate(
     lessons: &Lessons,
     [teacher, walk]: [&Value; 2],

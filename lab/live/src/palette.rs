@@ -19,7 +19,7 @@ const fn look(colour: &'static str, dash: &'static str) -> Look {
     Look { colour, dash }
 }
 
-/// Schemes that stand in most comparisons always look the same.
+/// Schemes of most comparisons, with fixed styles.
 const KNOWN: &[(&str, Look)] = &[
     ("cubic", look("#c0392b", "")),
     ("bbr", look("#9a5b00", "8,3")),

@@ -12,7 +12,7 @@ const INTERVAL: Duration = Duration::from_millis(200);
 /// under way is finished, nothing more is begun.
 ///
 /// # Errors
-/// That of `done`.
+/// The error of `done`.
 pub fn each<T: Sync, R: Send, E>(
     items: &[T],
     workers: usize,
@@ -28,7 +28,7 @@ pub fn each<T: Sync, R: Send, E>(
 /// show how far the work is.
 ///
 /// # Errors
-/// That of `done`.
+/// The error of `done`.
 pub fn each_watched<T: Sync, R: Send, E>(
     items: &[T],
     workers: usize,

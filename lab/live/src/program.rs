@@ -63,7 +63,7 @@ impl Program {
         self.child.id()
     }
 
-    /// An error with the last line that it said.
+    /// Returns an error with the last line of its output.
     pub(crate) fn failure(&self, why: &str) -> LabError {
         let last = self
             .says
@@ -84,7 +84,7 @@ impl Program {
         }
     }
 
-    /// An error with its last words if it has ended; `why` says what that means.
+    /// Returns an error with its last words if it has ended; `why` explains the consequence.
     pub(crate) fn check(&mut self, why: &str) -> Result<(), LabError> {
         if self.is_alive() {
             return Ok(());
@@ -109,10 +109,11 @@ impl Program {
         })
     }
 
-    /// Waits until `ready` says so. `who` is what an error calls it.
+    /// Waits until `ready` returns true. `who` is its name in errors.
     ///
     /// # Errors
-    /// [`LabError::Run`] with its last words if it ends or does not become so; what `ready` says.
+    /// [`LabError::Run`] with its last words if it ends or does not become ready; the error of
+    /// `ready`.
     pub(crate) fn wait_until(
         &mut self,
         who: &str,

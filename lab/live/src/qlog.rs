@@ -73,7 +73,7 @@ impl<W: Write> Qlog<W> {
     /// Begins with the header.
     ///
     /// # Errors
-    /// What the writer says.
+    /// The error of the writer.
     pub fn new(mut to: W, title: &str, about: &About) -> io::Result<Self> {
         let header = json!({
             "file_schema": "urn:ietf:params:qlog:file:sequential",

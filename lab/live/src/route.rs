@@ -28,7 +28,7 @@ const AF_INET: u8 = 2;
 /// now on.
 ///
 /// # Errors
-/// What the kernel says: no such algorithm, no permission; or that no device leads there.
+/// The kernel's error: no such algorithm, no permission; or that no device leads there.
 pub fn use_algorithm(local: Ipv4Addr, peer: Ipv4Addr, name: &str) -> io::Result<()> {
     let table = std::fs::read_to_string("/proc/thread-self/net/route")?;
     let device = device_to(&table, peer)

@@ -13,7 +13,7 @@ use std::io;
 /// Interval of the samples: the error bound of write times.
 pub const PERIOD: Span = Span::from_millis(5);
 
-/// One look at one connection.
+/// One sample of one connection.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Connection {
     /// The peer's port.
@@ -42,7 +42,7 @@ impl Connection {
 /// All IPv4 connections whose port on our side is `port`.
 ///
 /// # Errors
-/// What the kernel says.
+/// The kernel's error.
 pub fn connections(sockets: &mut Sockets, port: u16) -> io::Result<Vec<Connection>> {
     let found = sockets.at_port(port)?;
     Ok(found.iter().filter_map(Connection::of).collect())
@@ -188,7 +188,7 @@ mod tests {
         assert_eq!(history.last().written, 5_000);
     }
 
-    /// The kernel itself: what we write is what it says was written.
+    /// The kernel itself is the reference: it must report the bytes that the test writes.
     #[test]
     fn a_real_connection_shows_what_was_written() {
         let Ok(mut diagnosis) = Sockets::open() else {

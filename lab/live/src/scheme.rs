@@ -295,7 +295,7 @@ impl Scheme {
         Ok(all)
     }
 
-    /// Checks that each has a name of its own.
+    /// Checks that all names differ.
     ///
     /// # Errors
     /// [`LabError::Scheme`] for one that is there twice.

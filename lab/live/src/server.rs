@@ -123,7 +123,7 @@ impl Server {
         })
     }
 
-    /// An error with the last line that the server or the runtime said, if it has ended.
+    /// Returns an error with the last line of the server or the runtime, if it has ended.
     pub(crate) fn check(&mut self, why: &str) -> Result<(), LabError> {
         self.program.check(why)
     }
@@ -147,7 +147,7 @@ impl RuntimeReport {
     /// Notes beside the results of a program under this runtime.
     ///
     /// # Errors
-    /// They are those of plain TCP.
+    /// The program was not controlled, so the results are those of plain TCP.
     pub(crate) fn notes(&self) -> Result<Vec<String>, String> {
         if self.connections == 0 {
             return Err("alcc run controlled no connection".to_owned());
@@ -182,7 +182,7 @@ impl RuntimeReport {
     /// Reads the report of `alcc run`.
     ///
     /// # Errors
-    /// Nothing that can be read.
+    /// The report cannot be read.
     pub(crate) fn read(path: &Path) -> Result<Self, String> {
         let text = fs::read_to_string(path).ok();
         let report = text.and_then(|text| serde_json::from_str(&text).ok());

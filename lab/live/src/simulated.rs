@@ -253,7 +253,7 @@ mod tests {
         }
     }
 
-    /// Sums of what `alcc-lab sim` says of each flow, and how they shared.
+    /// Sums of the flows of `alcc-lab sim`, and their fairness.
     #[test]
     fn several_flows_are_one_row() {
         let Measured { rows, series, .. } =

@@ -64,7 +64,7 @@ impl Snapshot {
 /// A profile to be drawn: windows in packets, delays in ms.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct DrawnProfile {
-    /// Seconds from the begin of the window.
+    /// Seconds from the start of the window.
     pub at_s: f64,
     /// The flow's throughput in that second, Mbit/s.
     pub throughput_mbps: f64,
@@ -109,11 +109,11 @@ impl Profiles {
         });
     }
 
-    /// A row has seconds from the begin of the window, number of the flow from 0, and `point` or
+    /// A row has seconds from the start of the window, number of the flow from 0, and `point` or
     /// `curve`. Then come window in packets and delay in ms.
     ///
     /// # Errors
-    /// Those of `out`.
+    /// The errors of `out`.
     pub fn write_csv(&self, out: &mut dyn Write, report: &Report) -> io::Result<()> {
         writeln!(out, "seconds,flow_number,kind,window_packets,delay_ms")?;
         for one in &self.snapshots {
@@ -164,7 +164,7 @@ impl Profiles {
 
     /// Figures of the first flow's profile, those of [`FIGURES`] that it has:
     ///
-    /// - `curve_rise`: delay at the curve's end over that at its begin, median of the snapshots;
+    /// - `curve_rise`: delay at the curve's end over that at its start, median of the snapshots;
     /// - `curve_error`: mean distance of the points from the curve over their mean delay, median;
     /// - `curve_steeper`: mean slope of the curves in the half of the seconds with the lower
     ///   throughput, over that in the other half;

@@ -61,7 +61,7 @@ pub struct Resolved {
     pub phases: Vec<Phase>,
 }
 
-/// A part of the window, in whole seconds since the begin of the window.
+/// A part of the window, in whole seconds since the start of the window.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Phase {
     /// First second.
@@ -85,7 +85,7 @@ impl std::str::FromStr for Phase {
         match (whole(from), whole(to)) {
             (Some(from), Some(to)) if from < to => Ok(Self { from, to }),
             (Some(from), Some(to)) => Err(format!(
-                "'{text}': it must end after its begin of {from}s, and ends at {to}s: write the earlier time first, such as 30s-60s"
+                "'{text}': it must end after its start of {from}s, and ends at {to}s: write the earlier time first, such as 30s-60s"
             )),
             _ => Err(wrong()),
         }
@@ -507,7 +507,7 @@ fn radio(options: &LinkOptions, own: Radios) -> Result<[Vec<RadioSpec>; 2], Stri
 /// Parses a probability: `1%` or `0.01`.
 ///
 /// # Errors
-/// One line that says what would be right.
+/// One line with a value that would be valid.
 pub fn probability(text: &str) -> Result<f64, String> {
     let (number, scale) = match text.strip_suffix('%') {
         Some(percent) => (percent, 0.01),

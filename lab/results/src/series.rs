@@ -2,7 +2,7 @@
 //! Time series of flows.
 use serde::{Deserialize, Serialize};
 
-/// Time series of one flow, for plots. Times are seconds since the begin of the window.
+/// Time series of one flow, for plots. Times are seconds since the start of the window.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Series {
     /// The row's scheme.

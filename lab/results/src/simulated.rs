@@ -71,7 +71,7 @@ pub struct Summary {
     pub jain: Option<f64>,
     /// Mean of Jain's index over single seconds.
     pub jain_1s: Option<f64>,
-    /// Single seconds count from this time after the begin of the window, s.
+    /// Single seconds count from this time after the start of the window, s.
     pub jain_1s_from_s: f64,
     /// One per link.
     pub links: Vec<Link>,

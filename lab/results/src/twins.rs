@@ -200,7 +200,7 @@ mod tests {
         }
     }
 
-    /// With random loss one draw says little: the emulated figure is right if other draws reach it.
+    /// With random loss one run is not enough: the emulated value is right if other seeds reach it.
     #[test]
     fn a_range_of_seeds_judges() {
         let agrees = |utilizations: &[f64]| {

@@ -78,7 +78,7 @@ pub fn run(scenario: &Scenario) -> Result<Report, SimError> {
 /// Runs a scenario to the end of its window while `probe` watches.
 ///
 /// # Errors
-/// As [`run`]; [`SimError::Stopped`] when the probe says so.
+/// As [`run`]; [`SimError::Stopped`] if the probe stops it.
 pub fn run_with<P: Probe>(scenario: &Scenario, probe: &mut P) -> Result<Report, SimError> {
     let mut simulation = Simulation::with_probe(scenario, probe)?;
     simulation.run_until(Time::MAX)?;
@@ -168,7 +168,7 @@ impl<P: Probe> Simulation<P> {
         self.traffic.window
     }
 
-    /// When the window ends, as far as is known: it has its length from its begin on.
+    /// When the window ends, as far as is known: it has its length from its start on.
     pub fn end(&self) -> Time {
         self.traffic.end
     }

@@ -53,7 +53,7 @@ pub(crate) struct Flow {
     pub(crate) series: Vec<Sample>,
 }
 
-/// By how much later a flow starts than its description says.
+/// Delay of a flow's start after the start in its description.
 pub(crate) fn phase_of(spec: &FlowSpec, seed: u64, first: bool) -> Span {
     if let Some(phase) = spec.phase {
         return phase;
@@ -166,7 +166,7 @@ impl Flow {
         next.min(wanted.unwrap_or(Time::MAX))
     }
 
-    /// One more sample of its time series, `at` after the window's begin.
+    /// One more sample of its time series, `at` after the window's start.
     pub(crate) fn sample(&mut self, at: Span, offered: Bytes, interval: Span) {
         let totals = self.meter.sample();
         let mut gauges = Vec::new();

@@ -363,7 +363,7 @@ impl Network {
         first
     }
 
-    /// Lets the link or line at `index` work.
+    /// Processes the events of the link or line at `index`.
     pub(crate) fn advance<P: Probe>(&mut self, now: Time, index: usize, traffic: &mut Traffic<P>) {
         if let Some(link) = self.links.get_mut(index) {
             let watched = traffic.is_watched();

@@ -268,7 +268,7 @@ fn check(args: &Args, all: &mut [Asked]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The plans of real programs, and says how long they take.
+/// Replaces the plans by those for real programs, and prints their duration.
 fn become_real(all: &mut [Asked], mode: Mode, runner: &Runner<'_>, files: &ScenarioFolder) {
     for one in &mut *all {
         let plan = std::mem::take(&mut one.plan).emulated();

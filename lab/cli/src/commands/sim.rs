@@ -113,7 +113,7 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// A file of its own: standard output has the table.
+/// Parses the name of a file; standard output is not permitted, because it has the table.
 fn a_file(text: &str) -> Result<PathBuf, String> {
     match text {
         "-" => {

@@ -298,7 +298,7 @@ pub(super) const WRONG: &[(&str, &str)] = &[
     ("sim --step 5s", "'5s'"),
     (
         "sim --phase 3s-1s --json",
-        "'3s-1s': it must end after its begin of 3s, and ends at 1s",
+        "'3s-1s': it must end after its start of 3s, and ends at 1s",
     ),
     (
         "sim --phase x --json",

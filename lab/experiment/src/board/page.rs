@@ -85,7 +85,7 @@ impl Board {
     /// The page.
     ///
     /// # Errors
-    /// What is wrong with the list of causes.
+    /// The error in the list of causes.
     pub fn page(&self) -> Result<String, String> {
         let default = self.default_algorithm().unwrap_or("none");
         let mut text = format!(

@@ -295,7 +295,7 @@ fn phase_after_step(rtt: f64) -> String {
     format!("{from}s-{}s", from + 10)
 }
 
-/// The number at the begin of a text such as `20mbit`.
+/// The number at the start of a text such as `20mbit`.
 fn number(text: &str) -> f64 {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.');
     text[..end.unwrap_or(text.len())].parse().unwrap_or(0.0)

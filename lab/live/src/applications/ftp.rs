@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Files by FTP: vsftpd and lftp. Each file has a connection of its own.
+//! Files by FTP: vsftpd and lftp. Each file has its own connection.
 use super::stage::{Ready, Stage, noise, nothing};
 use super::{Application, Figures, How};
 use crate::LabError;

@@ -86,7 +86,7 @@ fn run(stage: &Stage<'_>) -> Result<Figures, LabError> {
         .collect()
 }
 
-/// Times are counted from the begin of the navigation.
+/// Times are counted from the start of the navigation.
 const SCRIPT: &str = "
 addEventListener('load', () => {
   const n = performance.getEntriesByType('navigation')[0];

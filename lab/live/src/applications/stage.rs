@@ -95,7 +95,8 @@ impl Stage<'_> {
         Ok(path)
     }
 
-    /// Starts a server where data come from, as the scheme says, and waits for it.
+    /// Starts a server at the sending end, with the control of the scheme, and waits until it is
+    /// ready.
     pub(super) fn serve(
         &self,
         program: &Path,

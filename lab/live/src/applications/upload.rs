@@ -200,7 +200,7 @@ fn java(stage: &Stage<'_>, algorithm: &str) -> Result<(Command, Command), LabErr
     Ok((server, client))
 }
 
-/// Bytes of whatever is in a folder.
+/// Bytes of the files in a folder.
 fn size(folder: &Path) -> u64 {
     let files = fs::read_dir(folder).into_iter().flatten().flatten();
     files

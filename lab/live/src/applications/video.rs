@@ -195,7 +195,7 @@ impl Drop for Killed {
     }
 }
 
-/// An ffmpeg that says of each frame when it came.
+/// An ffmpeg that prints the arrival time of each frame.
 struct Player {
     child: Killed,
     reader: JoinHandle<Vec<Frame>>,

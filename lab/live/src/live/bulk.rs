@@ -348,7 +348,7 @@ impl<T: Send + 'static> End<T> {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Ends it. What it says, or why it says nothing.
+    /// Ends it and returns its report, or the reason why there is none.
     fn end(mut self) -> Result<T, String> {
         self.stop.store(true, Ordering::Relaxed);
         let until = Instant::now() + END_TIMEOUT;

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 /// IPv4 and UDP.
 const HEADER: u64 = 28;
-/// A thread looks at least so often whether it is to end.
+/// Maximum interval at which a thread checks whether to end.
 const TICK: Duration = Duration::from_millis(50);
 /// Time resolution of the count of received bytes.
 const GRAIN: Span = Span::from_millis(1);

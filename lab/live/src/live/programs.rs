@@ -74,7 +74,7 @@ pub(super) trait Programs {
     fn stop_client(&mut self);
     /// Samples the connection, each [`crate::sampler::PERIOD`].
     fn observe(&mut self, now: Time);
-    /// Checks both about once per second until the window has passed, which `is_over` says.
+    /// Checks both about once per second until the window has passed, which `is_over` reports.
     fn check(&mut self, is_over: bool) -> Result<(), LabError>;
     /// CPU time of the sender so far, with all processes and threads that work for it; `None` if
     /// unknown.

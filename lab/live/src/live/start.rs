@@ -99,7 +99,7 @@ fn limit_unsent(host: &Namespace, lowat: Bytes) -> Result<(), LabError> {
         )))
 }
 
-/// Starts all links at the same moment, each in a thread of its own.
+/// Starts all links at the same moment, each in its own thread.
 fn start_links(experiment: &Experiment<'_>, ends: &[Namespaces]) -> Result<Vec<Wire>, LabError> {
     let (link, duration) = (experiment.link, experiment.duration);
     let apart = experiment.shared.is_some();

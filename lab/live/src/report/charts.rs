@@ -12,7 +12,7 @@ use maud::{Markup, PreEscaped, html};
 pub(super) type Sizes = [(u32, u32); 2];
 /// A chart over time.
 const OVER_TIME: Sizes = [(880, 250), (380, 240)];
-/// One of two beside each other; its words can be read on a phone, too.
+/// Size of one of two charts in a row; its text is readable on a phone, too.
 pub(super) const HALF: (u32, u32) = (450, 340);
 /// The same for throughput against delay, which has smaller names inside.
 const PLANE: (u32, u32) = (400, 302);
@@ -25,7 +25,7 @@ const POINT: usize = 10;
 /// Number of points of a curve over time: as many as can be distinguished.
 pub(super) const POINTS: (usize, usize) = (36, 400);
 
-/// Everything that is drawn of a link; what cannot be drawn says why.
+/// All charts of a link; a chart that cannot be drawn has the reason.
 pub(super) struct Links<'a> {
     results: &'a Results,
     looks: &'a [Look],

@@ -13,7 +13,7 @@ pub trait Files {
     /// Opens a file.
     ///
     /// # Errors
-    /// As the system says; [`ErrorKind::NotFound`] if there is none.
+    /// The error of the system; [`ErrorKind::NotFound`] if there is none.
     fn open(&self, path: &Path) -> io::Result<Box<dyn Read>>;
 }
 
@@ -44,7 +44,7 @@ pub struct LinkTrace {
 /// its usual length. The name is `synth:NAME`, or `NAME` if there is no such file.
 ///
 /// # Errors
-/// One line that says what was found. For a missing file it lists the synthetic traces.
+/// One line with the value that was found. For a missing file it lists the synthetic traces.
 pub fn open_trace<R: Read>(
     name: &str,
     seed: u64,
@@ -80,7 +80,7 @@ pub fn open_trace<R: Read>(
 /// The generator of this name.
 ///
 /// # Errors
-/// One line that lists them.
+/// One line that lists the known scenarios.
 pub fn synthetic(name: &str) -> Result<&'static Scenario, String> {
     scenario(name).ok_or_else(|| {
         format!(

@@ -31,7 +31,7 @@ pub struct Parts {
     pub rtt: Option<Span>,
     /// Direction of the data.
     pub dir: Dir,
-    /// A pair, there and back.
+    /// True for a pair that sends in both directions.
     pub both: bool,
     /// First and last link, from 1.
     pub links: Option<(usize, usize)>,

@@ -178,7 +178,7 @@ impl Args {
         })
     }
 
-    /// The options, and what a profile says where they say nothing.
+    /// The options, with the values of the profile for options that are not given.
     fn with_profile(&self) -> Result<Asked, Failure> {
         let radio = [self.radio.clone(), self.radio_up.clone()];
         let mut asked = Asked {

@@ -119,7 +119,7 @@ impl Internet {
         self.names = None;
     }
 
-    /// CMD sees the name servers in the place of its own list.
+    /// Gives CMD the name servers in place of its own list.
     pub(super) fn name_for(&self, command: &mut Command) -> Result<(), Failure> {
         let Some(names) = &self.names else {
             return Ok(());

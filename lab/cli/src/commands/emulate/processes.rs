@@ -83,7 +83,7 @@ impl Processes {
     /// once all has ended.
     ///
     /// # Errors
-    /// There is no process.
+    /// No process can be started.
     pub(crate) fn guard() -> Result<Option<ExitCode>, Failure> {
         let working = match Self::guarded()? {
             Half::Working(processes) => processes,
