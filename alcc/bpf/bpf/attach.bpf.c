@@ -41,7 +41,7 @@ struct {
 	__type(value, __u8);
 } inodes SEC(".maps");
 
-/* What the iterator writes for each socket that matched. */
+/* Record of the iterator for each socket that matched. */
 struct found {
 	__u64 inode;
 	__u32 error; /* errno, 0: done */
@@ -222,7 +222,7 @@ int alcc_future(struct bpf_sock_ops *ops)
 		return 1;
 	if (wanted.port && ops->local_port != wanted.port)
 		return 1;
-	/* Who opened a connection is no client. */
+	/* The peer of an outgoing connection is not a client. */
 	if (wanted.watch && ops->op != BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB)
 		return 1;
 	if (wanted.family || wanted.per_mille) {

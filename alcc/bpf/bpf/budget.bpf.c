@@ -109,7 +109,7 @@ static __always_inline void control(struct sock *sk, const struct rate_sample *r
 	ack.used = window_was_used(rs, b->cwnd);
 	ack.full = rs->prior_in_flight + at_once(sk) > b->cwnd >> 20;
 	if (tp->lost != b->lost) {
-		/* What was lost was sent just before what disclosed it. */
+		/* Lost packets were sent just before those that revealed the loss. */
 		budget_lost(b, ack.now, ack.sent_at, tp->lost - b->lost);
 		b->lost = tp->lost;
 	}

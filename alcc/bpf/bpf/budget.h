@@ -235,7 +235,7 @@ PURE_CALL int budget_acked(struct budget *b, const struct budget_ack *a)
 	losses_delivered(&b->losses, a->now, a->sent_at, a->acked, b->queueing);
 	starved = budget_look(b, a);
 	drained = b->drains.draining || a->now < b->refilled;
-	/* What was not sent says nothing about the path. Nor does a drain, and what follows it. */
+	/* An idle sender measures nothing of the path, nor does a drain and the time after it. */
 	if ((a->idle || drained) && !b->starting) {
 		service_pass(&b->service, a->now);
 		budget_follow(b);
@@ -273,7 +273,7 @@ PURE void budget_silence(struct budget *b, __u64 now)
 	budget_follow(b);
 }
 
-/* What may be in flight now, in 2^-20 packets: the stack takes the whole ones. */
+/* Limit of packets in flight, 2^-20 packets: the stack takes the whole ones. */
 PURE __u64 budget_window(const struct budget *b)
 {
 	if (b->starting || b->drains.draining || b->cwnd >= BUDGET_SMALL * ONE)

@@ -51,7 +51,7 @@ PURE __u32 competition_measure(struct competition *c, __u64 now)
 	return rate;
 }
 
-/* What siblings that drain may leave of flows with such a rate, us. */
+/* Queue that draining siblings may leave of flows with such a rate, us. */
 PURE __u64 competition_siblings(__u32 rate)
 {
 	return ROUTE_SIBLINGS * 256ULL * 1000000 / (rate > 256 ? rate : 256);

@@ -18,7 +18,7 @@
 #include "rates.h"
 #include "route.h"
 
-/* Gaps between acknowledgements are remembered for so long. */
+/* Time for which gaps between acknowledgements are remembered. */
 #define COPA_GAPS ((__u64)COPA_BUNCHES_OVER)
 /* Weight of a sample in the smoothed RTT: 2^-4. */
 #define COPA_SRTT_SHIFT __builtin_ctz(COPA_SMOOTHING_OF)
@@ -113,7 +113,7 @@ PURE void copa_weigh_losses(struct copa *c, __u64 now)
 	c->loss_checked = now;
 }
 
-/* What the window makes. After a change of path the smoothed RTT may still be that of the old one. */
+/* Rate of the window. After a change of path the smoothed RTT may still be that of the old one. */
 PURE __u32 copa_rate(const struct copa *c)
 {
 	__u64 rtt = c->srtt >> COPA_SRTT_SHIFT, rate;
@@ -208,7 +208,7 @@ PURE __u64 copa_queue(const struct copa *c)
 	return c->standing ? c->cwnd * copa_queueing(c) / c->standing : 0;
 }
 
-/* What was measured is of a round trip ago. Then half of what is now in flight was. */
+/* The measurement is a round trip old. Then half of the packets now in flight were. */
 PURE void copa_leave_slow_start(struct copa *c, __u64 now)
 {
 	__u64 window = c->cwnd - copa_queue(c), queueing = copa_queueing(c);
@@ -297,7 +297,7 @@ bound:
 	return 0;
 }
 
-/* What the path holds, by the rate before the drain, in `part` of COPA_DRAIN_GAIN_OF. */
+/* Capacity of the path, by the rate before the drain, in `part` of COPA_DRAIN_GAIN_OF. */
 PURE void copa_hold(struct copa *c, __u32 part)
 {
 	__u64 path = packets_in(c->drained_rate, c->drains.base) * part / COPA_DRAIN_GAIN_OF;

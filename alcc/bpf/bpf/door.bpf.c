@@ -44,7 +44,7 @@ struct told {
 
 #define VERSION (sizeof(struct steer) << 16 | sizeof(struct told))
 
-/* What the call returns; the kernel does not see the option. */
+/* Return value of the call; the kernel does not see the option. */
 static __always_inline int refuse(int error)
 {
 	bpf_set_retval(-error);

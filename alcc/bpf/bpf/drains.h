@@ -64,7 +64,7 @@ PURE void drains_rise(struct drains *d, __u64 now)
 }
 
 /*
- * A packet sent at `sent_at` is back. No drain begins unless `may`: at every so many multiples of the
+ * A packet sent at `sent_at` is back. No drain begins unless `may`: at every n-th multiple of the
  * period, with 0 at once.
  */
 PURE enum drained drains_step(struct drains *d, __u64 now, __u64 sent_at, int may, __u32 every)

@@ -77,7 +77,7 @@ struct ack_sample {
 	int rtt_us;
 };
 
-/* What the stack tells a congestion control with each acknowledgement (include/net/tcp.h). */
+/* Report of the stack to a congestion control with each acknowledgement (include/net/tcp.h). */
 struct rate_sample {
 	long rtt_us;
 	__u32 prior_in_flight;

@@ -11,7 +11,7 @@
 /* exp(-n / LOSSES_MEMORY) for n = 1, 2, 4, ..., 8192. */
 static const __u32 loss_rate_powers[] = LOSS_RATE_POWERS;
 
-/* Over how many packets it is averaged: a packet counts for so many of LOSSES_MEMORY. */
+/* Packets over which it is averaged: the weight of one packet, of LOSSES_MEMORY. */
 #define LOSS_RATE_SHORT (LOSSES_MEMORY / LOSS_RATE_MEMORY)
 #define LOSS_RATE_LONG 1
 

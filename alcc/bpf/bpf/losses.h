@@ -27,14 +27,14 @@ struct losses {
 	__u64 limit_before;
 	__u32 full; /* the longest queueing at losses of congestion; 0: not known */
 	__u32 queueing; /* as the test began */
-	__u32 all; /* the test lasts for so many packets */
-	__u32 left; /* so many packets more */
+	__u32 all; /* length of the test, packets */
+	__u32 left; /* packets that remain */
 	__u32 few; /* with more losses than that with a short queue they are the path's */
 	__u32 with_short;
 	__u32 lost;
 };
 
-/* What was lost so far says nothing, and no limit is set before `until`. */
+/* Losses so far do not count, and no limit is set before `until`. */
 PURE void losses_forget(struct losses *l, __u64 until)
 {
 	if (l->not_before < until)
@@ -83,7 +83,7 @@ PURE void losses_lower(struct losses *l, __u64 most)
 		l->limit = LOSSES_SMALLEST * ONE;
 }
 
-/* What is sent from now on is less; `product` is delivered in the smallest RTT. */
+/* The sender slows down from now on; `product` is delivered in the smallest RTT. */
 PURE void losses_begin(struct losses *l, __u64 now, __u32 queueing, __u64 product)
 {
 	/* It is above LOSSES_SHARE_RATE; the verifier wants to see that it is not 0. */

@@ -13,7 +13,7 @@
 
 #define PROFILE_SLOTS 512
 #define PROFILE_CELLS 32
-/* The points within so many half nodes of a knot count, and cells on either side at least and most. */
+/* Half nodes around a knot whose points count; cells on either side, at least and at most. */
 #define PROFILE_HALF_NODES 5
 #define PROFILE_NEAREST 2
 #define PROFILE_REACH 16

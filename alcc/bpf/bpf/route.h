@@ -34,7 +34,7 @@ PURE void route_look(struct route *r, __u64 now, __u64 sent_at, __u32 rtt, __u32
 	r->sent_at = sent_at;
 	r->rtt = rtt;
 	if (r->jumped_at && rtt < r->middle) {
-		/* What an outage or a queue added is gone. What stays may be the route's. */
+		/* Delay of an outage or a queue is gone. The rest may be the route's. */
 		__u32 stays = rtt > r->from ? rtt - r->from : 0;
 
 		r->jumped_at = stays > delay / ROUTE_JUMP ? now : 0;

@@ -10,7 +10,7 @@
 /* The rings are powers of two, for SERVICE_KEPT buckets and SERVICE_SAMPLES samples. */
 #define SERVICE_RING 256
 #define SERVICE_SAMPLE_RING 128
-/* So many are above the quantile, less the one that it is. */
+/* Samples above the quantile, less the one that it is. */
 #define SERVICE_HIGHEST (SERVICE_SAMPLES - SERVICE_SAMPLES * SERVICE_QUANTILE / SERVICE_QUANTILE_OF)
 /* Higher rates count as this high, so that no product overflows. */
 #define SERVICE_MAX_RATE (1U << 30)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
 /*
- * What a program sets for a socket of its own and what it is told of it: socket storage, reached
+ * Settings of a program for a socket of its own, and reports about it: socket storage, reached
  * through the maps themselves (window.bpf.c) or through socket options (door.bpf.c).
  */
 #pragma once
@@ -10,12 +10,12 @@
 /* Acknowledgements that are remembered. */
 #define SAMPLES 32
 
-/* What user space writes. A map whose values hold a lock cannot be frozen by those who may write. */
+/* Values from user space. A map whose values hold a lock cannot be frozen by those who may write. */
 struct knobs {
 	struct bpf_spin_lock lock;
 	__u32 beat; /* another one with each update */
 	__u32 window; /* packets; 0: as it is */
-	__u32 until; /* no more transmissions in total than so many; 0: no such limit */
+	__u32 until; /* largest number of transmissions in total; 0: no such limit */
 	__u64 rate; /* bytes per second; 0: twice the window per round trip */
 };
 
@@ -27,7 +27,7 @@ struct sample {
 	__u32 in_flight; /* packets */
 };
 
-/* What user space reads. */
+/* Values for user space. */
 struct feed {
 	struct bpf_spin_lock lock;
 	__u32 cwnd; /* in force */

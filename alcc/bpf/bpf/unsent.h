@@ -14,7 +14,7 @@ static __always_inline __u32 unsent_limit(void *socket)
 {
 	__u32 limit;
 
-	/* What cannot be asked is nobody's to change. */
+	/* A limit that cannot be read is not changed. */
 	return bpf_getsockopt(socket, SOL_TCP, TCP_NOTSENT_LOWAT, &limit, sizeof(limit)) ? ~0U : limit;
 }
 

@@ -25,7 +25,7 @@ PURE int unsent_is_own(__u32 limit)
 	return limit > 1U << UNSENT_LEAST && !(power & (power - 1));
 }
 
-/* What leaves in 4 ms at `rate`, bytes per second. One step below `is`, which is ours, is `is`. */
+/* Limit for 4 ms at `rate`, bytes per second. One step below `is`, which is ours, is `is`. */
 PURE __u32 unsent_followed(__u32 is, __u64 rate)
 {
 	__u64 ahead = rate / 250;

@@ -25,7 +25,7 @@ PURE void vegas_round(struct vegas *v, __u32 next)
 	v->least = 0;
 }
 
-/* What follows was sent after a pause, or on a connection taken over: the path may be another. */
+/* Later packets follow a pause, or a connection was taken over: the path may be another. */
 PURE void vegas_start(struct vegas *v, __u32 next)
 {
 	v->base = 0;

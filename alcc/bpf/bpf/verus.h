@@ -245,7 +245,7 @@ PURE_CALL int verus_acked(struct verus *v, const struct verus_ack *a)
 	return 0;
 }
 
-/* What may be in flight. Equation 5 settles slightly above W with few epochs in a round trip. */
+/* Limit of packets in flight. Equation 5 settles slightly above W with few epochs in a round trip. */
 PURE_CALL __u64 verus_cwnd(const struct verus *v)
 {
 	__u64 n, window, cap;

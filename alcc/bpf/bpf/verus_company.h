@@ -111,7 +111,7 @@ PURE_CALL int verus_lost(struct verus *v, __u64 now, __u64 sent_at, __u32 lost)
 	v->loss_rate = loss_rate_lost(v->loss_rate, lost, LOSS_RATE_SHORT);
 	if (fresh) {
 		v->episode = now;
-		/* What turns out to be none is of this one. */
+		/* A loss that proves spurious belongs to this episode. */
 		v->before.window = 0;
 	}
 	if (v->repairing || (!fresh && !overlooked))
@@ -138,7 +138,7 @@ PURE_CALL int verus_lost(struct verus *v, __u64 now, __u64 sent_at, __u32 lost)
 	return 0;
 }
 
-/* What has timed out is the oldest packet. It leaves again, alone. */
+/* The oldest packet has timed out. It leaves again, alone. */
 PURE void verus_timeout(struct verus *v, __u64 now)
 {
 	__u64 sent_at = v->in_flight && v->oldest ? v->oldest : v->heard;
@@ -154,7 +154,7 @@ PURE void verus_timeout(struct verus *v, __u64 now)
 	verus_note(v, now);
 }
 
-/* What an RTT says of queue and drains. */
+/* Effect of an RTT sample on queue and drains. */
 PURE_CALL int verus_see(struct verus *v, __u64 now, __u64 sent_at, __u32 rtt)
 {
 	__u32 base, queue, every;

@@ -11,7 +11,7 @@
 #include "rates.h"
 #include "route.h"
 
-/* What was sent when: one label per 4096 us. */
+/* Times of transmission: one label per 4096 us. */
 #define VERUS_SLOT 12
 #define VERUS_LABELS 256
 
@@ -21,7 +21,7 @@ struct verus_max {
 	__u32 value;
 };
 
-/* What the last reduction changed: a loss that was none gives it back. */
+/* State before the last reduction, which a spurious loss restores. */
 struct verus_before {
 	__u64 window; /* 0: there is nothing to give back */
 	__u64 ceiling, ceiling_at, floor;
@@ -143,7 +143,7 @@ PURE_CALL int verus_note(struct verus *v, __u64 now)
 }
 
 /*
- * Before anything was heard no label was noted. What left then left in a row: so many were in flight after a packet as
+ * Before the first ACK no label was noted. Those packets left in a row: as many were in flight after a packet as
  * were acknowledged with it.
  */
 PURE __u32 verus_label_at(const struct verus *v, __u64 sent_at)
@@ -243,7 +243,7 @@ PURE_CALL int verus_leave_slow_start(struct verus *v, __u64 now)
 	v->slow_start = 0;
 	if (v->relearning) {
 		v->relearning = 0;
-		/* What was known beyond belongs to a slower path. */
+		/* Points beyond belong to a slower path. */
 		profile_forget(&v->profile, verus_packets(v) + 1);
 	} else {
 		v->deep = 1;

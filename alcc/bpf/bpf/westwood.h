@@ -22,7 +22,7 @@ struct westwood {
 	__u32 delivered; /* the stack's counter at the last acknowledgement */
 };
 
-/* What the empty path holds. Packets. */
+/* Capacity of the empty path, packets. */
 PURE __u32 westwood_bdp(const struct westwood *w)
 {
 	__u64 packets = w->second * w->least >> 32;

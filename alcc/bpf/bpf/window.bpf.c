@@ -27,7 +27,7 @@ struct minmax {
 	struct minmax_sample s[3];
 };
 
-/* What else of the kernel's structure counts here. */
+/* Further fields of the kernel's structure that are used here. */
 struct tcp_sock___shortest {
 	struct minmax rtt_min; /* us, of the last five minutes */
 };
@@ -132,7 +132,7 @@ static __always_inline void pace(struct sock *sk, struct own *o, __u64 rate)
 		set_rate(sk, window_paced(&o->window, rate, tp->mss_cache));
 }
 
-/* Whoever steers, and whether anybody does: the window is what the path carries, or less. */
+/* With or without a program that steers, the window is at most what the path carries. */
 static __always_inline void apply(struct sock *sk, struct own *o, const struct knobs *k)
 {
 	struct tcp_sock *tp = (struct tcp_sock *)sk;
@@ -153,7 +153,7 @@ static __always_inline void apply(struct sock *sk, struct own *o, const struct k
 	pace(sk, o, rate);
 }
 
-/* What the socket ran before, if that is known, and otherwise the kernel's CUBIC. */
+/* Control that the socket had before, if that is known, otherwise the kernel's CUBIC. */
 static __always_inline void give_back(struct sock *sk)
 {
 	struct before *was = bpf_sk_storage_get(&before, sk, 0, 0);

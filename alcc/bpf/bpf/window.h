@@ -9,12 +9,12 @@
 
 #define WINDOW_LEAST 2
 #define WINDOW_MOST 65536
-/* So long acknowledgements may come without an answer from user space. */
+/* Longest time of acknowledgements without an answer from user space. */
 #define WINDOW_PATIENCE 500000
 /* After such a pause the next answer may take its time again: an idle program sleeps. */
 #define WINDOW_PAUSE 250000
 
-/* A quota of who has been silent for so long is old: the window alone holds. */
+/* Silence after which a quota is old, and only the window counts. */
 #define WINDOW_QUOTA_HOLDS 100000
 
 /* With such a smoothed RTT a raised window waits for an acknowledgement, on the average half of it. */
@@ -36,11 +36,11 @@
 #define WINDOW_GAIN_START 739 /* 2.89: doubles in a round trip */
 #define WINDOW_GAIN_WINDOW 384
 #define WINDOW_GAIN_RATE 512
-/* Of so many round trips the highest rate counts, and of as many before. */
+/* Round trips whose highest rate counts, with as many before them. */
 #define WINDOW_ROUNDS 5
 /* A shorter round trip is one within a machine, where acknowledgements wait for a processor. */
 #define WINDOW_RTT_LEAST 2000
-/* So many packets may always be in flight, until a timeout or a round of losses. */
+/* Packets that may always be in flight, until a timeout or a round of losses. */
 #define WINDOW_FEW 10
 #define WINDOW_NO_CEILING 0xffffffff
 
@@ -69,7 +69,7 @@ struct window {
 /* From then on the window rises by this part in a round. */
 #define WINDOW_RISE_SHIFT 5
 
-/* What the stack says of an acknowledgement. */
+/* Report of the stack about an acknowledgement. */
 struct window_ack {
 	__u64 interval; /* us, in which `packets` were delivered */
 	__u32 packets; /* 0: nobody knows */
@@ -123,7 +123,7 @@ static inline __u32 window_rate(const struct window *w)
 	return w->rate > w->rate_before ? w->rate : w->rate_before;
 }
 
-/* So many packets, times `gain`, the path carries in its shortest round trip. */
+/* Packets that the path carries in its shortest round trip, times `gain`. */
 static inline __u32 window_carried(const struct window *w, __u32 rtt, __u32 gain)
 {
 	__u64 packets;
