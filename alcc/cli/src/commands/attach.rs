@@ -20,7 +20,7 @@ use std::process::ExitCode;
 /// Switch the connections of a running server to another congestion control
 ///
 /// Works with every program: static binaries, Go, io_uring, containers. The control is one of the
-/// kernel's (bbr, cubic, ...) or one that 'alcc bpf load' has registered; then no alcc process
+/// kernel's (bbr, cubic, ...) or one that 'alcc bpf load' has registered; then no process
 /// keeps running. Any other algorithm of 'alcc list', or of a plug-in, runs in this process until
 /// Ctrl-C; the kernel enforces its window, and takes over if this process dies. Only connections
 /// that match all given options are switched. Needs root. Without BPF it can switch existing

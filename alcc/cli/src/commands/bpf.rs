@@ -14,7 +14,7 @@ use std::time::Duration;
 /// Root registers them once. From then on every program can select them by TCP_CONGESTION, and 'alcc
 /// attach' selects them for programs that are already running. Only root, and the users of a group
 /// that root names, can set the window of alcc_window. The controls remain registered until 'alcc
-/// bpf unload' or a restart of the machine; no alcc process keeps running.
+/// bpf unload' or a restart of the machine; no process keeps running.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]

@@ -15,7 +15,7 @@ use std::process::ExitCode;
 /// A rule selects connections by local port, systemd unit or cgroup, network of peers, listening
 /// program or a share of the clients, and names their algorithm. The narrowest rule wins; connections
 /// that match no rule do not change. The kernel applies the rules to existing and future connections,
-/// and no alcc process keeps running. A control that a program, a route or an administrator has
+/// and no process keeps running. A control that a program, a route or an administrator has
 /// chosen for a socket is kept. Needs root.
 #[derive(clap::Args)]
 pub(crate) struct Args {
