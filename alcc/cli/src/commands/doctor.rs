@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
-/// Check whether alcc works on this machine and with a program, and print the command that fixes
+/// Check this machine and a program for alcc, and print the command that fixes
 /// each finding
 ///
 /// Prints one line for each check: its state, the finding, and its effect on alcc. The command that

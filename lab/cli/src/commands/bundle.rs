@@ -32,7 +32,7 @@ const RESULTS: &str = "results";
     after_help = "Examples:\n  alcc-lab bundle study.toml --out study.tar\n  alcc-lab bundle --check study.tar\n\nThe archive is a tar file. It contains study.toml for 'alcc-lab compare' and results/report.html for a browser."
 )]
 pub(crate) struct Args {
-    /// Study file of 'alcc-lab compare'; with --check, the archive
+    /// With --check the archive, otherwise a study file of 'alcc-lab compare'
     #[arg(value_name = "STUDY.toml|FILE.tar")]
     what: PathBuf,
     /// Archive to write
