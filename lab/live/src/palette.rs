@@ -27,8 +27,8 @@ const KNOWN: &[(&str, Look)] = &[
     ("alcc-verus", look("#00707f", "10,3,2,3")),
     ("alcc-copa", look("#4b4bd0", "4,3")),
     ("alcc-budget", look("#2a7530", "")),
-    ("alcc_budget", look("#2a7530", "8,3")),
-    ("alcc_budget/lowat=16384B", look("#2a7530", "2,3")),
+    ("alcc_budget", look("#1f6fa8", "8,3")),
+    ("alcc_budget/lowat=16384B", look("#1f6fa8", "")),
 ];
 const OTHERS: &[Look] = &[
     look("#9c2f8f", "8,3"),
