@@ -374,9 +374,9 @@ static __always_inline int whose_is(struct tcp_sock *tp, const struct placed *pl
 		return same_name(placed->control, is) ? POLICY : SINCE;
 	if (whose == ROUTE)
 		return ROUTE;
-	/* A control that was given back is set, too. */
-	if (placed && placed->back[0] && same_name(placed->back, is))
-		return SYSTEM;
+	/* A control that was given back is set, too. Another one was chosen since. */
+	if (placed && placed->back[0])
+		return same_name(placed->back, is) ? SYSTEM : SINCE;
 	/* 'alcc attach' has chosen it, or has given it back: a listening socket and what it accepts. */
 	if (had)
 		return had->control[0] ? OWN : SYSTEM;

@@ -53,6 +53,16 @@ impl FromStr for Prefix {
             Some(Ok(len)) if len <= most => len,
             Some(_) => return Err(format!("'{text}': the length is 0 to {most}")),
         };
+        // Without the host's bits, so that equal networks are equal.
+        let host = |most: u8| {
+            u128::MAX
+                .checked_shr(128 - u32::from(most - len))
+                .unwrap_or(0)
+        };
+        let address = match address {
+            IpAddr::V4(v4) => IpAddr::V4((v4.to_bits() & !(host(32) as u32)).into()),
+            IpAddr::V6(v6) => IpAddr::V6((v6.to_bits() & !host(128)).into()),
+        };
         Ok(Self { address, len })
     }
 }

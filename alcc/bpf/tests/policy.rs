@@ -158,6 +158,12 @@ fn what_others_have_chosen_stays() {
     policy::rollback().unwrap();
     assert_eq!((&*control(&own), &*control(&since)), (third, third));
     assert_eq!(control(&free), default);
+    // A program's choice after a rollback stays as well.
+    setsockopt(&free, TcpCongestion, &third.into()).unwrap();
+    policy(Some(other)).unwrap();
+    assert_eq!(control(&free), third);
+    policy::rollback().unwrap();
+    assert_eq!(control(&free), third);
 }
 
 /// A listening socket keeps the kernel's mark that a control was chosen for it.

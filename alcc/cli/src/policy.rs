@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The file of 'alcc policy': rules that map connections to algorithms. Every error names its line and key.
 use crate::failure::{Failure, reason};
+use crate::output::note;
 use crate::trusted;
 use alcc_bpf::{
-    CGROUP_LEN, CGROUP_LEVELS, Chosen, PROGRAM_LEN, Place, RESIDENT, RULES, Rule, below_all_cgroups,
+    CGROUP_LEN, CGROUP_LEVELS, Chosen, PROGRAM_LEN, Place, Prefix, RESIDENT, RULES, Rule,
+    below_all_cgroups,
 };
 use alcc_cc::{Registry, Spec};
 use alcc_units::nearest;
@@ -30,9 +32,15 @@ type Value<'i> = Spanned<DeValue<'i>>;
 pub(crate) fn read(path: &Path, is_applied: bool) -> Result<Vec<Rule>, Failure> {
     let wrong =
         |e: &std::io::Error| Failure::usage(format!("read {}: {}", path.display(), reason(e)));
-    let file = match is_applied {
-        true => trusted::open(path),
-        false => std::fs::File::open(path),
+    // A check reads every file, but says what 'apply' would refuse. Nothing waits for the writer of a FIFO.
+    let file = match trusted::open(path) {
+        Err(why) if !is_applied && path.is_file() => {
+            note(format_args!(
+                "alcc: 'alcc policy apply' will refuse it: {why}"
+            ));
+            std::fs::File::open(path)
+        }
+        other => other,
     };
     let text = file.and_then(|file| alcc_units::read_bounded(file, MAX_MIB));
     let text = text.map_err(|e| wrong(&e))?;
@@ -48,7 +56,13 @@ fn line(text: &str, at: usize) -> usize {
 fn parse(text: &str) -> Result<Vec<Rule>, Wrong> {
     let table = DeTable::parse(text).map_err(|e| {
         let at = e.span().map_or(0, |span| span.start);
-        (at, e.message().replace('\n', "; "))
+        let mut why = e.message().replace('\n', "; ");
+        let of_line = text[..at.min(text.len())].rsplit('\n').next().unwrap_or("");
+        if let Some((key, _)) = of_line.split_once('=') {
+            let hint = "text is written in quotes, such as unit = \"nginx.service\"";
+            why = format!("{}: {why}: {hint}", key.trim());
+        }
+        (at, why)
     })?;
     let mut rules = Vec::new();
     for (key, value) in table.get_ref() {
@@ -63,21 +77,28 @@ fn parse(text: &str) -> Result<Vec<Rule>, Wrong> {
             (found, _) => return Err((key.span().start, unknown(found, &["rule"]))),
         }
     }
-    if rules.len() > RULES {
+    let start = |rule: &Rule| {
+        let before = text.split_inclusive('\n').take(rule.line as usize - 1);
+        before.map(str::len).sum::<usize>()
+    };
+    if let Some(rule) = rules.get(RULES) {
         let why = format!(
-            "{} rules (each port counts): {RULES} are possible",
+            "[[rule]]: {} rules (each port counts): {RULES} are possible",
             rules.len()
         );
-        return Err((text.len(), why));
+        return Err((start(rule), why));
+    }
+    if rules.is_empty() {
+        let why = "no [[rule]]: write one, or end the policy by 'alcc policy rollback'";
+        return Err((0, why.into()));
     }
     for (at, rule) in rules.iter().enumerate() {
         if let Some(other) = rules[..at].iter().find(|other| rule.matches_as(other)) {
-            let at = text.lines().take(rule.line as usize - 1);
             let why = format!(
                 "[[rule]]: it matches the same connections as that of line {}: leave one out",
                 other.line
             );
-            return Err((at.map(|line| line.len() + 1).sum(), why));
+            return Err((start(rule), why));
         }
     }
     rules.sort_by_key(Rule::narrowness);
@@ -106,13 +127,13 @@ fn rules_of(table: &Value<'_>, text: &str) -> Result<Vec<Rule>, Wrong> {
         let wrong = |why: String| (value.span().start, format!("{name}: {why}"));
         let word = || {
             let text = value.get_ref().as_str().filter(|text| !text.is_empty());
-            text.ok_or_else(|| wrong("write a text in quotes".into()))
+            text.ok_or_else(|| wrong("write one text in quotes, not empty".into()))
         };
         match name {
             "port" => ports = ports_of(value).map_err(wrong)?,
             "unit" => rule.place = Some(unit(word()?).map_err(wrong)?),
             "cgroup" => rule.place = Some(cgroup(word()?).map_err(wrong)?),
-            "peer" => rule.peer = Some(word()?.parse().map_err(wrong)?),
+            "peer" => rule.peer = Some(peer(word()?).map_err(wrong)?),
             "share" => rule.share = Some(word()?.parse().map_err(wrong)?),
             "program" => rule.program = Some(program(word()?).map_err(wrong)?),
             "cc" => {
@@ -185,14 +206,43 @@ fn unit(name: &str) -> Result<Place, String> {
             "'{name}' is not the name of a unit: write it with its kind, such as {name}.service"
         ));
     }
+    // systemd.unit(5), and the kinds that have processes.
+    let is_of_unit = |c: char| c.is_ascii_alphanumeric() || ":-_.\\@".contains(c);
+    let kind = name.rsplit('.').next().unwrap_or("");
+    if !name.chars().all(is_of_unit)
+        || !["service", "scope", "slice"].contains(&kind)
+        || name.ends_with(&format!("@.{kind}"))
+        || name.len() == kind.len() + 1
+    {
+        return Err(format!(
+            "{name:?} is not the name of a .service, .scope or .slice that can have processes"
+        ));
+    }
     name_of(name)?;
     Ok(Place::Unit(name.to_owned()))
+}
+
+/// A network. The kernel's side sees an IPv4 peer of an IPv6 socket as IPv4.
+fn peer(text: &str) -> Result<Prefix, String> {
+    if text.to_ascii_lowercase().starts_with("::ffff:") {
+        return Err(format!(
+            "{text:?}: write it as an IPv4 network, such as 10.0.0.0/8"
+        ));
+    }
+    text.parse()
 }
 
 fn cgroup(path: &str) -> Result<Place, String> {
     let all = alcc_bpf::all_cgroups().unwrap_or_else(|| "/sys/fs/cgroup".into());
     let below = below_all_cgroups(Path::new(path), &all)
         .ok_or_else(|| format!("'{path}' is not a folder below {}", all.display()))?;
+    if below.split('/').any(|part| part.is_empty() || part == ".")
+        || below.contains(char::is_control)
+    {
+        return Err(format!(
+            "{path:?}: write it as /proc/PID/cgroup has it, without empty parts and dots"
+        ));
+    }
     below.split('/').try_for_each(name_of)?;
     if below.split('/').count() > CGROUP_LEVELS {
         return Err(format!(
@@ -210,9 +260,9 @@ fn name_of(part: &str) -> Result<(), String> {
 }
 
 fn program(name: &str) -> Result<String, String> {
-    if name.len() > PROGRAM_LEN || name.contains('/') {
+    if name.len() > PROGRAM_LEN || name.contains('/') || name.contains(char::is_control) {
         return Err(format!(
-            "'{name}' is not the name of a process: at most {PROGRAM_LEN} letters, as /proc/PID/comm has it"
+            "{name:?} is not the name of a process: at most {PROGRAM_LEN} letters, as /proc/PID/comm has it"
         ));
     }
     Ok(name.to_owned())
@@ -224,9 +274,11 @@ fn control(text: &str) -> Result<Chosen, String> {
         .parse()
         .map_err(|e: alcc_cc::SpecError| e.to_string())?;
     if RESIDENT.iter().any(|r| r.algorithm == spec.name) {
-        Registry::builtin()
-            .build(&spec)
-            .map_err(|e| e.to_string())?;
+        // Some have a form in the kernel alone.
+        let registry = Registry::builtin();
+        if registry.iter().any(|a| a.name == spec.name) {
+            registry.build(&spec).map_err(|e| e.to_string())?;
+        }
         return Chosen::of(&spec).ok_or_else(|| {
             format!(
                 "'{text}': the kernel's form of {} has other options: see docs/attach.md",
@@ -280,7 +332,20 @@ mod tests {
             expected.map(|(line, label)| (line, label.to_owned()))
         );
         assert_eq!(rules[2].control, Some("alcc_budget".into()));
-        assert_eq!(parse("").unwrap(), Vec::new());
+        // One has a form in the kernel alone.
+        let vegas = parse("[[rule]]\nport = 1\ncc = \"vegas\"").unwrap();
+        assert_eq!(vegas[0].control, Some("alcc_vegas".into()));
+        let net = parse("[[rule]]\npeer = \"10.1.2.3/8\"\ncc = \"reno\"").unwrap();
+        assert_eq!(net[0].label(), "peer 10.0.0.0/8: reno");
+    }
+
+    #[test]
+    fn a_path_of_a_cgroup_has_no_empty_parts() {
+        let all = alcc_bpf::all_cgroups().unwrap_or_else(|| "/sys/fs/cgroup".into());
+        for wrong in ["a//b", "a/./b", "a\n"] {
+            let why = cgroup(&format!("{}/{wrong}", all.display())).unwrap_err();
+            assert!(why.contains("without empty parts"), "{why}");
+        }
     }
 
     #[test]
@@ -315,7 +380,38 @@ mod tests {
             (
                 "[[rule]]\nport = 1\ncc = 5",
                 3,
-                "cc: write a text in quotes",
+                "cc: write one text in quotes",
+            ),
+            ("", 1, "no [[rule]]"),
+            (
+                "[[rule]]\nunit = nginx.service\ncc = \"reno\"",
+                2,
+                "unit: invalid float",
+            ),
+            (
+                "[[rule]]\nunit = \"nginx.servcie\"\ncc = \"reno\"",
+                2,
+                "unit: \"nginx.servcie\" is not the name",
+            ),
+            (
+                "[[rule]]\nunit = \"a@.service\"\ncc = \"reno\"",
+                2,
+                "is not the name",
+            ),
+            (
+                "[[rule]]\nprogram = \"\\u0000\"\ncc = \"reno\"",
+                2,
+                "program: \"\\0\" is not the name",
+            ),
+            (
+                "[[rule]]\npeer = \"::ffff:10.0.0.0/104\"\ncc = \"reno\"",
+                2,
+                "IPv4 network",
+            ),
+            (
+                "\r\n\r\n[[rule]]\r\nport = 1\r\ncc = \"reno\"\r\n[[rule]]\r\nport = 1\r\ncc = \"bbr\"",
+                6,
+                "as that of line 3",
             ),
             ("[[rule]]\nport = 1", 1, "cc = \"budget\""),
             ("[[rule]]\ncc = \"reno\"", 1, "every connection"),

@@ -42,6 +42,9 @@ pub(crate) fn open(path: &Path) -> io::Result<File> {
         _ => e,
     })?;
     let about = file.metadata()?;
+    if !about.is_file() {
+        return Err(io::Error::other("it is not a regular file"));
+    }
     let own = nix::unistd::geteuid().as_raw();
     if about.uid() != 0 && about.uid() != own {
         return Err(refused(&format!("belongs to user {}", about.uid())));

@@ -2,8 +2,8 @@
 use super::bpf::failure;
 use crate::failure::Failure;
 use crate::output::{note, print};
+use crate::policy;
 use crate::wording::count;
-use crate::{policy, trusted};
 use alcc_bpf::{BpfError, InForce, Rule, RuleInForce, Seen, Whose, policy as kernel};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -53,6 +53,8 @@ struct From {
 }
 
 const DEFAULT: &str = "/etc/alcc/policy.toml";
+/// Longer labels of rules are cut in the kernel, at 151 bytes and a border of a character.
+const MAX_LABEL: usize = 148;
 
 #[derive(clap::Args)]
 struct Show {
@@ -74,7 +76,6 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
 
 fn check(from: &From) -> Result<String, Failure> {
     let rules = policy::read(&from.file, false)?;
-    trusted::warn_of_writers(&from.file);
     if from.show.json {
         let rules: Vec<_> = rules.iter().map(rule_as_json).collect();
         return Ok(format!("{}\n", serde_json::json!({"rules": rules})));
@@ -147,7 +148,8 @@ fn log_rules(before: Option<&InForce>, labels: &[(u32, String)], file: &Path) {
             .collect()
     });
     // In force a long one has lost its end.
-    let same = |label: &str, old: &str| label.starts_with(old);
+    let same =
+        |label: &str, old: &str| label == old || old.len() >= MAX_LABEL && label.starts_with(old);
     for (line, label) in labels {
         if !old.iter().any(|old| same(label, old)) {
             note(format_args!(

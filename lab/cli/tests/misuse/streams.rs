@@ -280,7 +280,7 @@ const CASES: &[Case] = &[
     case("detach", "--port 0", 2, false, With::Nothing),
     case("off", "--no-such-option", 2, false, With::Nothing),
     case("policy apply", "--no-such-option", 2, false, With::Nothing),
-    case("policy check", "/dev/null", 0, true, With::Nothing),
+    case("policy check", "/dev/null", 2, false, With::Nothing),
     case(
         "policy rollback",
         "--no-such-option",
