@@ -33,7 +33,7 @@ pub(crate) fn read(path: &Path, is_applied: bool) -> Result<Vec<Rule>, Failure> 
     let wrong =
         |e: &std::io::Error| Failure::usage(format!("read {}: {}", path.display(), reason(e)));
     // A check reads every file, but says what 'apply' would refuse. Nothing waits for the writer of a FIFO.
-    let file = match trusted::open(path) {
+    let file = match std::path::absolute(path).and_then(|path| trusted::open(&path)) {
         Err(why) if !is_applied && path.is_file() => {
             note(format_args!(
                 "alcc: 'alcc policy apply' will refuse it: {why}"

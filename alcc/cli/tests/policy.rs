@@ -316,7 +316,7 @@ fn a_file_that_another_user_may_change_is_refused() {
         return;
     }
     let _alone = controls::controls_alone();
-    let file = File::new("");
+    let file = File::new(&port_rule(1, "reno"));
     let path = file.path();
     let apply = |path: &Path| refused(&mut alcc(&format!("policy apply {}", path.display())));
     chown(&path, Some(4242), None).unwrap();
