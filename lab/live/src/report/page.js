@@ -42,7 +42,7 @@ function cards() {
   const where = all.length ? `means of ${all[0].links} links · ` : '';
   $('cards').innerHTML = schemes.filter(s => rows(link, s).length).map(s => {
     const r = rows(link, s)[0], d = figure(s, 'delay_mean_ms');
-    const how = r.error ? escape(r.error) : r.feedback === 'kernel' ? 'plain kernel TCP' : r.feedback === 'sim' ? 'simulated, alone' : `${r.algorithm}${r.options ? ':' + r.options : ''} · ${r.feedback} · ${r.enforcement}${r.under ? ' · over ' + r.under : ''}`;
+    const how = r.error ? escape(r.error) : r.feedback === 'kernel' ? (r.scheme.startsWith('alcc_') ? 'algorithm in the kernel' : 'plain kernel TCP') : r.feedback === 'sim' ? 'simulated, alone' : `${r.algorithm}${r.options ? ':' + r.options : ''} · ${r.feedback} · ${r.enforcement}${r.under ? ' · over ' + r.under : ''}`;
     return `<div class="card" style="--c:${colour[s]}"><div class="name">${escape(s)}</div><div class="how">${escape(where + how)}</div>
       <div class="big"><div><b>${ms(d)}</b><span>ms mean delay</span></div><div><b>${show(figure(s, 'throughput_mbps'), 1)}</b><span>Mbit/s</span></div></div>
       <div class="bar" title="mean delay"><i style="width:${worst ? Math.max(1.2, 100 * (d || 0) / worst) : 0}%"></i></div></div>`;
