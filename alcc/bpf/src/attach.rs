@@ -144,17 +144,22 @@ fn pass(
     Ok(found_in(&records))
 }
 
-/// Parses the records of the iterator. A failure with a socket is in a second record of that socket.
 fn found_in(records: &[u8]) -> Vec<Found> {
-    let mut all = Vec::<Found>::new();
-    for record in records.chunks_exact(FOUND_LEN).map(found) {
+    let records = records.chunks_exact(FOUND_LEN).map(found);
+    corrected(records, |f| (f.port, f.peer), |f| f.error.is_some())
+}
+
+/// The records of an iterator over sockets. A failure with a socket is in a second record of that
+/// socket, which replaces the first.
+pub(crate) fn corrected<T, S: PartialEq>(
+    records: impl Iterator<Item = T>,
+    socket: impl Fn(&T) -> S,
+    has_failed: impl Fn(&T) -> bool,
+) -> Vec<T> {
+    let mut all = Vec::<T>::new();
+    for record in records {
         match all.last_mut() {
-            Some(last)
-                if record.error.is_some()
-                    && (last.port, last.peer) == (record.port, record.peer) =>
-            {
-                *last = record;
-            }
+            Some(last) if has_failed(&record) && socket(last) == socket(&record) => *last = record,
             _ => all.push(record),
         }
     }

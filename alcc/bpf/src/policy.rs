@@ -296,21 +296,9 @@ fn sockets(object: &Object) -> Result<Walk, BpfError> {
     Ok(walk)
 }
 
-/// Parses the records. A failure with a socket is in a second record of that socket.
 fn seen_in(records: &[u8]) -> Vec<Seen> {
-    let mut all = Vec::<Seen>::new();
-    for record in records.chunks_exact(SEEN_LEN).map(seen) {
-        match all.last_mut() {
-            Some(last)
-                if record.error.is_some()
-                    && (last.port, last.peer) == (record.port, record.peer) =>
-            {
-                *last = record;
-            }
-            _ => all.push(record),
-        }
-    }
-    all
+    let records = records.chunks_exact(SEEN_LEN).map(seen);
+    attach::corrected(records, |s| (s.port, s.peer), |s| s.error.is_some())
 }
 
 fn word(bytes: &[u8], at: usize) -> u32 {
