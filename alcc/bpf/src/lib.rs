@@ -52,7 +52,7 @@ pub use error::BpfError;
 pub use namespace::{namespace_of, within};
 pub use rule::{
     CGROUP_LEN, CGROUP_LEVELS, InForce, PROGRAM_LEN, Place, RULES, Rule, RuleInForce, Seen, Walk,
-    Whose, below_all_cgroups,
+    Whose, below_all_cgroups, shortened,
 };
 pub use selection::{
     Attached, Choice, Counters, Found, Future, Prefix, Selection, Sockets, TransferEnd,

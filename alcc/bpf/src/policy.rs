@@ -11,7 +11,7 @@ use crate::error::BpfError;
 use crate::namespace::within;
 use crate::options;
 use crate::pins;
-use crate::rule::{InForce, RULES, Rule, Seen, Walk, Whose, hash_of};
+use crate::rule::{InForce, LABEL_LEN, RULES, Rule, Seen, Walk, Whose, hash_of, shortened};
 use crate::selection::{all_cgroups, open_cgroup, other_namespaces};
 use alcc_sys::{Chosen, Options};
 use libbpf_rs::{Iter, Link, MapCore, MapFlags, MapHandle, MapType, Object};
@@ -41,7 +41,7 @@ const THIS: &str = "policy-1-";
 const RULE_LEN: usize = 256;
 const HEAD_LEN: usize = 128;
 const FILE_LEN: usize = 112;
-const LABEL_AT: usize = 104;
+const LABEL_AT: usize = RULE_LEN - 1 - LABEL_LEN;
 const POLICY_LEN: usize = HEAD_LEN + RULES * RULE_LEN;
 const SEEN_LEN: usize = 64;
 const NAME_LEN: usize = 16;
@@ -397,7 +397,7 @@ fn encode(rule: &Rule, into: &mut [u8]) {
         None => into[55] = 1,
     }
     into[100..104].copy_from_slice(&rule.line.to_ne_bytes());
-    put(&mut into[LABEL_AT..], rule.label().as_bytes());
+    put(&mut into[LABEL_AT..], shortened(&rule.label()).as_bytes());
 }
 
 /// Copies as much of the text as fits before a final zero.

@@ -16,6 +16,8 @@ pub const PROGRAM_LEN: usize = 15;
 pub const CGROUP_LEN: usize = 95;
 /// Maximum depth of a cgroup below the root cgroup.
 pub const CGROUP_LEVELS: usize = 8;
+/// Maximum length of a label in the kernel, in bytes.
+pub(crate) const LABEL_LEN: usize = 151;
 const WORDS: usize = 12;
 const SEED_NAME: u64 = 1;
 const SEED_PATH: u64 = 2;
@@ -129,6 +131,15 @@ impl Rule {
     }
 }
 
+/// The part of a label that the kernel keeps.
+pub fn shortened(label: &str) -> &str {
+    let mut end = label.len().min(LABEL_LEN);
+    while !label.is_char_boundary(end) {
+        end -= 1;
+    }
+    &label[..end]
+}
+
 /// A policy in force.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct InForce {
@@ -143,7 +154,7 @@ pub struct InForce {
 /// A rule of a policy in force.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RuleInForce {
-    /// [`Rule::label`], possibly shortened.
+    /// [`Rule::label`], [`shortened`].
     pub label: String,
     /// Line of the file.
     pub line: u32,

@@ -77,10 +77,10 @@ fn group_name(number: u32) -> String {
 }
 
 #[derive(clap::Args)]
-struct Show {
+pub(crate) struct Show {
     /// Print one JSON object
     #[arg(long)]
-    json: bool,
+    pub(crate) json: bool,
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {

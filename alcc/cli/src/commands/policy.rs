@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-use super::bpf::failure;
+use super::bpf::{Show, failure};
 use crate::failure::Failure;
 use crate::output::{note, print};
 use crate::policy;
 use crate::wording::count;
-use alcc_bpf::{BpfError, InForce, Rule, RuleInForce, Seen, Whose, policy as kernel};
+use alcc_bpf::{BpfError, InForce, Rule, RuleInForce, Seen, Whose, policy as kernel, shortened};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -53,15 +53,6 @@ struct From {
 }
 
 const DEFAULT: &str = "/etc/alcc/policy.toml";
-/// Longer labels of rules are cut in the kernel, at 151 bytes and a border of a character.
-const MAX_LABEL: usize = 148;
-
-#[derive(clap::Args)]
-struct Show {
-    /// Print one JSON object
-    #[arg(long)]
-    json: bool,
-}
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let text = match &args.what {
@@ -147,9 +138,7 @@ fn log_rules(before: Option<&InForce>, labels: &[(u32, String)], file: &Path) {
             .map(|rule| rule.label.as_str())
             .collect()
     });
-    // In force a long one has lost its end.
-    let same =
-        |label: &str, old: &str| label == old || old.len() >= MAX_LABEL && label.starts_with(old);
+    let same = |label: &str, old: &str| shortened(label) == old;
     for (line, label) in labels {
         if !old.iter().any(|old| same(label, old)) {
             note(format_args!(
