@@ -134,7 +134,7 @@ pub(crate) fn in_kernel(scheme: &str) -> bool {
 /// Whether `scheme` runs under `alcc run`, which leaves a report.
 #[allow(dead_code, reason = "for those that compare with anything")]
 pub(crate) fn is_ours(scheme: &str) -> bool {
-    scheme.starts_with("alcc-")
+    scheme.contains("/over=")
 }
 
 /// Schemes to compare, the first with all others: `ALCC_BENCH_SCHEMES` or `default`.
