@@ -22,18 +22,15 @@ fn main() -> std::io::Result<()> {
     for path in found {
         println!("cargo::rerun-if-changed={}", path.display());
         let id = path.file_name().unwrap_or_default().to_string_lossy();
-        let file = |name| path.join(name).display().to_string();
-        let _ = writeln!(
-            list,
-            "(\"{id}\", include_str!({:?}), {}, include_str!({:?})),",
-            file("experiment.toml"),
-            if path.join("emulated.toml").is_file() {
-                format!("Some(include_str!({:?}))", file("emulated.toml"))
-            } else {
-                "None".to_owned()
-            },
-            file("README.md")
-        );
+        let text = |name| {
+            let file = path.join(name);
+            (file.is_file()).then(|| format!("include_str!({:?})", file.display().to_string()))
+        };
+        let toml = text("experiment.toml").unwrap_or_default();
+        let emulated =
+            text("emulated.toml").map_or("None".to_owned(), |text| format!("Some({text})"));
+        let readme = text("README.md").unwrap_or_else(|| "\"\"".to_owned());
+        let _ = writeln!(list, "(\"{id}\", {toml}, {emulated}, {readme}),");
     }
     list.push(']');
     let out = std::env::var_os("OUT_DIR").unwrap_or_default();

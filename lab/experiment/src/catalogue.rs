@@ -105,12 +105,10 @@ mod tests {
                     find(other).unwrap();
                 }
             }
-            let first = entry.readme.lines().next().unwrap_or_default();
-            assert!(
-                first.starts_with(&format!("# {}", entry.id)),
-                "{}: {first}",
-                entry.id
-            );
+            if let Some(first) = entry.readme.lines().next() {
+                let title = format!("# {}", entry.id);
+                assert!(first.starts_with(&title), "{title}: {first}");
+            }
         }
         assert!(all().count() > 0);
     }
