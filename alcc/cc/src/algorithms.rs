@@ -3,7 +3,7 @@
 //! constant `ALGORITHM`, and its name here. A hyphen in the name is an underscore here. The command
 //! line, the simulator, the runtime, the conformance suite and the documentation take it from here.
 //!
-//! This crate has the default and the algorithms that the papers run above TCP. The others are in
+//! This crate has the default and the algorithms that the papers run over TCP. The others are in
 //! `lab/zoo`.
 
 macro_rules! algorithms {

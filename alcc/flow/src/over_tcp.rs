@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! An algorithm above a TCP connection, or another stream of bytes that repairs its own losses.
+//! An algorithm over a TCP connection, or another stream of bytes that repairs its own losses.
 //!
 //! The fate of written bytes is learned from one of three sources ([`Feedback`]). Two of them use a [`Ledger`] of
 //! bytes, the third [`Transmissions`] of packets. The algorithm gets the same events from both, in the order of

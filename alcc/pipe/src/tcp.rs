@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! TCP sockets for every transport above TCP: calls return after [`MAX_WAIT`].
+//! TCP sockets for every transport over TCP: calls return after [`MAX_WAIT`].
 use crate::{Failure, Incoming, Listening, MAX_WAIT, Options, Stats, Target, resolve};
 use alcc_sys::tcp_counters;
 use alcc_units::{Distribution, Span};

@@ -282,11 +282,11 @@ row! {
         throughput_p25_mbps: Option<f64>,
         /// The same: upper quartile.
         throughput_p75_mbps: Option<f64>,
-        /// Above TCP: share of the observations in which the algorithm's window was below TCP's.
+        /// Over TCP: share of the observations in which the algorithm's window was below TCP's.
         below_tcp: Option<f64>,
-        /// Above TCP: median of TCP's window over time, segments.
+        /// Over TCP: median of TCP's window over time, segments.
         tcp_cwnd_median: Option<f64>,
-        /// Above TCP: 95th / 5th percentile of TCP's window; 1 if it is constant.
+        /// Over TCP: 95th / 5th percentile of TCP's window; 1 if it is constant.
         tcp_cwnd_range: Option<f64>,
         /// Retransmitted segments per loss episode, mean. An episode is one fast recovery or one timeout.
         rtx_per_episode: Option<f64>,

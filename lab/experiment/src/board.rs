@@ -108,7 +108,7 @@ impl Kind {
 /// (lab/notes/measurements.md).
 const LITTLE_UNSENT: &str = "bbr/lowat=16384B";
 
-/// Every algorithm of the registry, BBR with little unsent, and the contenders above TCP.
+/// Every algorithm of the registry, BBR with little unsent, and the contenders over TCP.
 pub fn schemes(registry: &Registry) -> Vec<String> {
     let own = registry.iter().map(|a| a.name.to_owned());
     own.chain([LITTLE_UNSENT.to_owned()])

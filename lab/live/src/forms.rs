@@ -19,7 +19,7 @@ pub struct Form {
     pub published: &'static str,
 }
 
-/// Plain TCP, the native form that the others are compared with, and what controls above TCP.
+/// Plain TCP, the native form that the others are compared with, and what controls over TCP.
 pub const FORMS: [Form; 6] = [
     Form {
         name: "plain",

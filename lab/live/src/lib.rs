@@ -18,7 +18,7 @@
 //! | [`simulated`] | the same rows from the simulator |
 //! | [`truth`] | validation of the simulator with published figures |
 //! | [`twin`] | simulated counterparts of emulated runs |
-//! | [`pairs`] | an algorithm above TCP compared with its native form |
+//! | [`pairs`] | an algorithm over TCP compared with its native form |
 //! | [`capture`], [`qlog`] | a simulated run packet by packet, as pcap and as qlog |
 //! | [`mdi`] | a random walk learned from another algorithm |
 //! | [`board`] | score table, sentence and files of a comparison |

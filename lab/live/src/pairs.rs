@@ -127,7 +127,7 @@ pub fn markdown(results: &Results) -> String {
     }
     text.push_str("\n### Every form\n\n");
     rows(&mut text, results);
-    text.push_str("\n### Native and above TCP\n\n");
+    text.push_str("\n### Native and over TCP\n\n");
     beside(&mut text, &results.summary.pairs);
     if !results.summary.twins.is_empty() {
         text.push_str("\n### Emulated and simulated\n\n");

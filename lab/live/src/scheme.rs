@@ -78,7 +78,7 @@ impl FromStr for Scheme {
 
 impl Scheme {
     /// The forms of these algorithms that belong beside each other. They are over datagrams, and
-    /// in-band over TCP and TLS. Another is above TCP with this algorithm of the kernel in an
+    /// in-band over TCP and TLS. Another is over TCP with this algorithm of the kernel in an
     /// unmodified program.
     pub fn forms<'a>(algorithms: impl IntoIterator<Item = &'a str>, under: &str) -> String {
         let forms = |a: &str| {
@@ -197,7 +197,7 @@ impl Scheme {
         };
         if !is_ours {
             if flow.rules(algorithm, &controller.needs()).is_stream() {
-                let instead = "over datagrams it is /transport=udp, above TCP /over=cubic";
+                let instead = "over datagrams it is /transport=udp, over TCP /over=cubic";
                 return Err(cannot(flow, "a TCP without a kernel", instead));
             }
             transport = TRANSPORTS.rows().next();
@@ -260,7 +260,7 @@ impl Scheme {
         })
     }
 
-    /// It sends packets of its own, without TCP: what the forms above TCP of the same algorithm are
+    /// It sends packets of its own, without TCP: what the forms over TCP of the same algorithm are
     /// measured against.
     pub fn is_native(&self) -> bool {
         self.transport.is_some_and(|t| !t.is_above_tcp())

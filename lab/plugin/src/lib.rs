@@ -4,8 +4,8 @@
 //!
 //! The adaptor between a Rust [`Controller`](alcc_cc::Controller) and the table of C functions is
 //! one for all: `create` receives the algorithm and profile. All algorithms and forms of
-//! [`alcc_zoo`] are here, because all of them work above TCP. Not carried: events for a log, and the
-//! points of a delay profile. Nothing above TCP reads them of a plug-in.
+//! [`alcc_zoo`] are here, because all of them work over TCP. Not carried: events for a log, and the
+//! points of a delay profile. Nothing over TCP reads them of a plug-in.
 //!
 //! A panic ends in the callback that met it. From then on the connection has a window of ten
 //! segments, as with a plug-in that has no memory for a copy.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Compares an algorithm above TCP with its native form: their differences, and whether these are
+//! Compares an algorithm over TCP with its native form: their differences, and whether these are
 //! within the bounds.
 //!
 //! Each repetition is a pair: both forms ran at the same time on links of their own. Differences
@@ -46,7 +46,7 @@ impl Bounds {
 /// distribution a multiple of the native one's.
 pub const MAX_INTERVAL_FACTOR: f64 = 2.0;
 
-/// Native and above TCP on one link. Of two values the first is the native's.
+/// Native and over TCP on one link. Of two values the first is the native's.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Pair {
     /// The link.

@@ -99,7 +99,7 @@ impl std::fmt::Display for Phase {
 }
 
 const LINK: &str = "12mbit";
-/// The default of `alcc run`, above a TCP.
+/// The default of `alcc run`, over a TCP.
 const FLOW: &str = "budget/over=cubic";
 const RTT: Span = Span::from_millis(40);
 const SETTLE: Span = Span::from_secs(20);
@@ -137,7 +137,7 @@ impl ScenarioOptions {
     /// command line.
     pub fn idle(&self, flows: &[FlowSpec]) -> Vec<String> {
         let above_tcp = flows.iter().any(|flow| matches!(flow.under, Under::Tcp(_)));
-        let timing = "no flow is above TCP: give one, such as budget/over=cubic, or leave it out";
+        let timing = "no flow is over TCP: give one, such as budget/over=cubic, or leave it out";
         let alone = "it is for the fairness of several flows: give another flow, or leave it out";
         let typed_flows = !self.flow.is_empty() && self.flow.iter().all(Value::is_option);
         let all = [

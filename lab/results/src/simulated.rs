@@ -45,7 +45,7 @@ impl Simulated {
 /// One row per flow of `report`, the result of [`alcc_sim::run`] for `scenario`. `link` is the name
 /// of the bottleneck.
 ///
-/// A flow above TCP has the triple that the simulation models: `tcp-info`, gate and pacing. A
+/// A flow over TCP has the triple that the simulation models: `tcp-info`, gate and pacing. A
 /// native one has `sim`.
 pub fn rows(link: &str, scenario: &Scenario, report: &Report) -> Vec<Row> {
     scenario

@@ -83,11 +83,11 @@ A FLOW is [N*]A[:OPTIONS][/PART]...[@START[-STOP]], such as 10*cubic/rtt=80ms@5s
 FLOW+FLOW are two kinds of flows over the same link, as in budget+2*cubic@10s. In a list, a comma
 begins the next FLOW unless option=value follows it.
 A alone sends its own packets: cubic, reno, bbr and so on are plain TCP; verus, copa and so on send
-datagrams. A/over=CC is A above a TCP with the congestion control CC: the smaller of the two windows
+datagrams. A/over=CC is A over a TCP with the congestion control CC: the smaller of the two windows
 counts. Rows call A/over=cubic alcc-A.
 udp:rate=5mbit[,bytes=1500][,on=1s,off=1s] sends at a constant rate, without congestion control.
 PARTs:
-  over=CC         run above a TCP with this congestion control, such as over=cubic
+  over=CC         run over a TCP with this congestion control, such as over=cubic
   transport=NAME  transport of alcc send and recv: udp or quic (alone), tcp or in-band (with over=);
                   the simulator has only udp
   carrier=tls     with transport=in-band: inside TLS
@@ -232,7 +232,7 @@ impl FlowSpec {
         }
     }
 
-    /// Its name in results: `verus`, and `alcc-verus` above TCP.
+    /// Its name in results: `verus`, and `alcc-verus` over TCP.
     pub fn scheme(&self) -> String {
         match self.under {
             Under::Native(_) | Under::Udp { .. } => self.algorithm.clone(),

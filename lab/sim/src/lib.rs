@@ -6,7 +6,7 @@
 //! of one instant have a fixed order, and all randomness comes from the scenario's seed.
 //!
 //! The path is the same code that the emulator runs (`alcc-link`). The algorithms are those of
-//! `alcc-cc`. An algorithm above TCP is the same `alcc_flow::OverTcp` that the runtime uses, here
+//! `alcc-cc`. An algorithm over TCP is the same `alcc_flow::OverTcp` that the runtime uses, here
 //! on top of a simulated kernel connection. To change what hosts do, start with the files in
 //! `host/`; to change what is measured, with `meter.rs`.
 #![forbid(unsafe_code)]

@@ -80,7 +80,7 @@ pub struct FlowReport {
     pub timeouts: u64,
     /// Loss episodes: what one recovery repairs, or one timeout.
     pub loss_episodes: u64,
-    /// Above TCP: how often a write was refused or cut short.
+    /// Over TCP: how often a write was refused or cut short.
     pub gate_closed: u64,
     /// True if its send buffer was the limit in most round trips, although the application had more
     /// data.

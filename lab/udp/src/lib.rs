@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The algorithms over datagrams: the native reference for comparing the same algorithms above TCP.
+//! The algorithms over datagrams: the native reference for comparing the same algorithms over TCP.
 //!
 //! This is a transport for measurements, not another QUIC: one stream in one direction per
 //! connection, without encryption. `alcc_flow` contains the sender around an algorithm, with the

@@ -150,7 +150,7 @@ impl Controller for Checked {
     fn on_sent(&mut self, cx: &mut Cx<'_>, sent: &Sent) -> Tag {
         self.event(cx, Step::Sending);
         assert!(
-            // Above TCP, several small writes may share a packet number.
+            // Over TCP, several small writes may share a packet number.
             Some(sent.pn) >= self.sent,
             "{} after {:?}",
             sent.pn,

@@ -92,9 +92,9 @@ pub(crate) struct Args {
     traces: Vec<PathBuf>,
     #[command(flatten)]
     options: StudyOptions,
-    /// Compare the native forms of algorithms with their forms above TCP (with --emu)
+    /// Compare the native forms of algorithms with their forms over TCP (with --emu)
     ///
-    /// Instead of --schemes: for each algorithm its native form and all forms above TCP, that is,
+    /// Instead of --schemes: for each algorithm its native form and all forms over TCP, that is,
     /// A/transport=udp, A/over=CC, and A/over=CC with transport=in-band, without and with
     /// carrier=tls.
     #[arg(long, hide_short_help = true, value_name = "A,B", num_args = 0..=1, require_equals = true, default_missing_value = "verus,copa,sprout",

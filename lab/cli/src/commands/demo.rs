@@ -33,7 +33,7 @@ pub(crate) struct Args {
     duration: Span,
     /// Schemes to compare: FLOWs, see 'alcc-lab compare --help' [default: see below]
     ///
-    /// A scheme is a congestion control of the kernel (cubic, alcc_budget) or an algorithm above TCP
+    /// A scheme is a congestion control of the kernel (cubic, alcc_budget) or an algorithm over TCP
     /// (verus:r=4/over=cubic, copa/over=reno).
     #[arg(long, value_name = "A,B")]
     schemes: Option<String>,

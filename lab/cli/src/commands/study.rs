@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 /// Default schemes: the kernel's algorithms, BBR with a limit of unsent data (`sysctl`), and this
-/// project's algorithms above TCP. The default algorithm of `alcc run` is one of them.
+/// project's algorithms over TCP. The default algorithm of `alcc run` is one of them.
 pub(crate) const SCHEMES: &str =
     "cubic,bbr,bbr/lowat=16384B,verus/over=cubic,copa/over=cubic,budget/over=cubic";
 

@@ -182,12 +182,12 @@ pub(super) const WRONG: &[(&str, &str)] = &[
     ("sim --pcap-at link", "add --pcap FILE"),
     (
         "sim idle.toml",
-        "idle.toml:2: jitter: no flow is above TCP: give one",
+        "idle.toml:2: jitter: no flow is over TCP: give one",
     ),
     ("sim idle.toml --flow copa --wake 1ms", "--wake: no flow"),
     (
         "sweep --flow copa --jitter 1ms --vary rtt=20ms,40ms",
-        "--jitter: no flow is above TCP",
+        "--jitter: no flow is over TCP",
     ),
     (
         "sweep --vary flow=copa;cubic --settle 1s",

@@ -416,7 +416,7 @@ impl<'a> Links<'a> {
                 .chain([0.0]);
             let y = y.unwrap_or_else(|| Axis::linear(values, 0.0, 1.0));
             let label = format!(
-                "{what} of {unit} on {link}, {native} and above TCP; the table below has the figures"
+                "{what} of {unit} on {link}, {native} and over TCP; the table below has the figures"
             );
             let chart = Chart {
                 label,

@@ -362,15 +362,15 @@ options! {
         /// In whole seconds.
         #[cfg_attr(feature = "clap", arg(hide_short_help = true))]
         phase "FROM-TO": Vec<Value>,
-        /// Above TCP: smallest delay of a reading of the counters [default: 50us]
+        /// Over TCP: smallest delay of a reading of the counters [default: 50us]
         #[cfg_attr(feature = "clap", arg(hide_short_help = true))]
         lateness "T": Option<Value>,
-        /// Above TCP: largest random addition to --lateness [default: 100us]
+        /// Over TCP: largest random addition to --lateness [default: 100us]
         ///
         /// It is distributed uniformly.
         #[cfg_attr(feature = "clap", arg(hide_short_help = true))]
         jitter "T": Option<Value>,
-        /// Above TCP: time from the opening of the gate to the next write [default: 200us]
+        /// Over TCP: time from the opening of the gate to the next write [default: 200us]
         #[cfg_attr(feature = "clap", arg(hide_short_help = true))]
         wake "T": Option<Value>,
         /// Stop after this many events [default: 10000000000]

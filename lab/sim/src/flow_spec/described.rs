@@ -128,10 +128,10 @@ impl FlowText {
         if let Some(by) = parts.transport {
             let part = format!("transport={}", by.name);
             if by.is_above_tcp && parts.over.is_none() {
-                return Err(self.wrong(&part, "it runs above TCP: add over=, such as over=cubic"));
+                return Err(self.wrong(&part, "it runs over TCP: add over=, such as over=cubic"));
             }
             if !by.is_above_tcp && parts.over.is_some() {
-                return Err(self.wrong(&part, "it does not run above TCP: leave over= out"));
+                return Err(self.wrong(&part, "it does not run over TCP: leave over= out"));
             }
             if parts.host.is_some() {
                 return Err(self.wrong("host=", "the transport has its own rules: leave it out"));

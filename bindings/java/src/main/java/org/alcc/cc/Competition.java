@@ -5,7 +5,7 @@ import static org.alcc.cc.Constants.*;
 
 /**
  * Detects other flows that keep a queue which no drain empties, and holds the window that competes with them. It grows
- * by a packet per round trip. Above TCP, losses are not visible, so it grows only when it is used.
+ * by a packet per round trip. Over TCP, losses are not visible, so it grows only when it is used.
  */
 final class Competition {
     /** Packets; 0: this flow does not compete. */

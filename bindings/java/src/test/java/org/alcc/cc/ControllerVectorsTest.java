@@ -133,7 +133,7 @@ public class ControllerVectorsTest {
         for (Object each : Json.list(vectors.get("cases"))) {
             Map<String, Object> v = Json.map(each);
             if (v.get("host").equals("packets")) {
-                // A controller here stands above TCP and hears of no loss.
+                // A controller here stands over TCP and hears of no loss.
                 packets++;
                 continue;
             }
