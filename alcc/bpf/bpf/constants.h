@@ -305,7 +305,7 @@
 #define VERUS_REFILL_GAIN_OF 4
 /* Smallest RTT above which only every second multiple of the period drains, ms. */
 #define VERUS_LONG_PATH_MS 100000
-/* A jump of the RTT exceeds a quarter of this, the queue that R tolerates. */
+/* Queue that R tolerates. A rise of the RTT by more than a quarter of it counts as a jump. */
 #define VERUS_DELAY 160000
 /* Queueing that D_est allows on a longer route before it is learned, ms. */
 #define VERUS_ALLOWED 10000

@@ -28,7 +28,7 @@ pub fn check_door(cgroup: &Path) -> Result<(), BpfError> {
 }
 
 /// Opens a door in a cgroup, until [`crate::unload`], [`end_doors`] or a restart of the machine.
-/// Programs in it and below it steer their own sockets by socket options. Sockets that were created
+/// Programs in it and below it set the window of their own sockets by socket options. Sockets that were created
 /// earlier in another cgroup cannot use it. Returns `false` if it was already open.
 ///
 /// # Errors
@@ -99,7 +99,7 @@ pub fn doors() -> Vec<PathBuf> {
     all
 }
 
-/// Closes all doors. The kernel takes back the sockets that were steered through one.
+/// Closes all doors. The kernel takes back the sockets whose window was set through one.
 ///
 /// # Errors
 /// A pin cannot be removed.

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Congestion controls in the kernel, as BPF programs, and the selection of sockets for them.
 //!
+//! *Control* is short for congestion control here. A *door* is access to [`WINDOW`], the control whose window
+//! a program sets, by socket options, for the programs of a cgroup.
+//!
 //! Root loads the controls once ([`load`]). From then on every user can select them like any other
 //! control of the kernel; only root and one group can set the window of [`WINDOW`]. [`attach`]
 //! selects a control for existing connections, and [`Future`] for future ones. No process has to
@@ -84,23 +87,24 @@ pub struct Ended {
     pub futures: Vec<Choice>,
     /// True if a policy was in force.
     pub policy: bool,
-    /// Listening sockets of this network namespace that got their earlier control back.
+    /// Listening sockets of this network namespace that got their earlier congestion control back.
     pub given_back: usize,
     /// Other listening sockets here that still pass on one of the controls, by its name: their earlier
     /// control is unknown.
     pub listening: BTreeMap<String, usize>,
 }
 
-/// Time per call of a socket option, for a socket of a cgroup with a door and for another one.
+/// Time per call of a socket option, for a socket of a cgroup with a [door](crate::open_door) (access
+/// to `alcc_window` by socket options) and for another one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Cost {
     /// `setsockopt` without the door.
     pub set_without: Duration,
-    /// `setsockopt` with it.
+    /// `setsockopt` with the door.
     pub set_with: Duration,
     /// `getsockopt` without the door.
     pub get_without: Duration,
-    /// `getsockopt` with it.
+    /// `getsockopt` with the door.
     pub get_with: Duration,
 }
 

@@ -134,8 +134,8 @@ impl Trial {
             .expect("the object has the map: a test opens it")
     }
 
-    /// Ends the choice: new connections do not change, and those under the control get their earlier
-    /// one back. [`Trial::readings`] continues for connections that are already watched.
+    /// Stops switching: new connections keep their congestion control, and switched ones get back the
+    /// earlier one. [`Trial::readings`] continues for connections that are already watched.
     ///
     /// # Errors
     /// The kernel refuses.

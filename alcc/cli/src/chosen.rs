@@ -100,14 +100,14 @@ impl Options {
     }
 }
 
-/// Checks that connections under this algorithm can share one allowance.
+/// Checks that connections under this algorithm can share one window.
 fn check_share(registry: &Registry, spec: &Spec) -> Result<(), Failure> {
     let cc = registry.build(spec).map_err(Failure::usage)?;
     if alcc_socket::can_share(&cc) {
         return Ok(());
     }
     Err(Failure::usage(format!(
-        "--share host: {} cannot share one allowance: use an algorithm with a window, such as budget, copa or cubic",
+        "--share host: {} cannot share one window: use an algorithm with a window, such as budget, copa or cubic",
         spec.name
     )))
 }

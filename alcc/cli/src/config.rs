@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::path::Path;
 use toml::Spanned;
 
-/// Connections that share one allowance.
+/// Connections that get one window together.
 #[derive(clap::ValueEnum, Deserialize, Clone, Copy, PartialEq, Eq, Debug)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Share {
@@ -180,8 +180,8 @@ pub(crate) fn orders(path: &Path, registry: &Registry) -> Result<Vec<Command>, F
     Ok(list)
 }
 
-/// The sections of the file as commands. The first matching section counts, but the last matching
-/// command.
+/// The sections of the file as commands, in reverse order: of sections the first match counts, of
+/// commands the last.
 pub(crate) fn rule_orders(rules: &[Rule]) -> Vec<Command> {
     let order = |rule: &Rule| {
         Some(Command {

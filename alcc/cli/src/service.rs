@@ -16,8 +16,9 @@ pub(crate) struct Service {
     pub(crate) seed: u64,
     /// Write logs into this folder
     ///
-    /// They are a CSV file per process, with a line for each reading of a connection's counters,
-    /// and events.jsonl with the algorithms' events (end of slow start, modes, reductions).
+    /// They are a CSV file per process, with a line for each reading of a connection (its TCP_INFO,
+    /// about every 5 ms while something is in flight), and events.jsonl with the algorithms' events
+    /// (end of slow start, modes, reductions).
     #[arg(long, value_name = "DIR")]
     pub(crate) log: Option<PathBuf>,
     #[command(flatten)]
@@ -27,7 +28,7 @@ pub(crate) struct Service {
     /// Such as 127.0.0.1:9101, :9101 or /run/alcc.sock.
     #[arg(long, value_name = "ADDRESS|PATH")]
     pub(crate) metrics: Option<Place>,
-    /// For tests: let each runtime fail after this many readings
+    /// For tests: let alcc's thread in each process fail after this many readings
     #[arg(long, value_name = "N", hide = true)]
     pub(crate) fault: Option<u64>,
     /// Print nothing on standard error

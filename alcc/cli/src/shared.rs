@@ -115,8 +115,8 @@ impl Mapping {
     }
 }
 
-/// The file itself, at once: its owner may have a lease on it, or have put a FIFO in its place. What
-/// the name leads to is looked at before it is opened: to open a device may do something.
+/// Opens the file without blocking, because its owner may have a lease on it, or have put a FIFO in its
+/// place. Its kind is checked before it is opened, because opening a device may have an effect.
 fn open(pid: u32, mapping: &Mapping) -> Option<File> {
     let found = mapping.places(pid).find_map(|place| {
         let mut look = OpenOptions::new();

@@ -66,7 +66,7 @@ impl Summary<'_> {
         ));
         if self.settings.share {
             note(format_args!(
-                "alcc: connections to one address share an allowance, across all processes of this run"
+                "alcc: connections to one address share one window, across all processes of this run"
             ));
         }
         if self.starts_elsewhere() {

@@ -314,7 +314,7 @@ fn the_start_says_who_shares() {
         let args = [&["run"], options, &["--", "true"]].concat();
         text(&output(dir.path(), &args).stderr)
     };
-    let limit = "share an allowance, across all processes";
+    let limit = "share one window, across all processes";
     assert!(said(&["--share", "host"]).contains(limit));
     assert!(!said(&[]).contains(limit));
 }

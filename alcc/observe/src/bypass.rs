@@ -75,7 +75,8 @@ impl ByReason {
         Bypass::ALL.into_iter().map(|why| (why, self.get(why)))
     }
 
-    /// One for each reason that has a number here and has no bit in `seen` yet; sets these bits.
+    /// 1 for each reason whose count is not zero and whose bit in `seen` is clear, otherwise 0; sets
+    /// those bits.
     pub fn newly(&self, seen: &mut u16) -> Self {
         let before = *seen;
         Self(std::array::from_fn(|i| {

@@ -17,9 +17,9 @@ const MAP: &CStr = c"/run/alcc-bpf/options";
 pub struct Options {
     /// `budget`: the queueing delay, microseconds.
     pub delay: u32,
-    /// `copa`: delta, 2^-16 per packet.
+    /// `copa`: delta, in units of 2^-16 per packet.
     pub delta: u32,
-    /// `verus`: R, 2^-8.
+    /// `verus`: R, in units of 2^-8.
     pub ratio: u32,
 }
 

@@ -34,9 +34,10 @@ const BIN: Span = Span::from_millis(200);
 pub struct Experiment<'a> {
     /// The link; every scheme has its own link unless they share one.
     pub link: &'a Link,
-    /// If all share one link: when each of them is there, in the order of the schemes.
+    /// Start and stop time of each scheme, in the order of `schemes`, if all share one link; `None`:
+    /// each has its own link.
     pub shared: Option<&'a [Times]>,
-    /// If they are the flows of one scheme: then there is one row of all of them.
+    /// Set if `schemes` are the flows of one scheme; the run then gives one row for all of them.
     pub crowd: Option<Crowd<'a>>,
     /// Schemes to compare.
     pub schemes: &'a [Scheme],
@@ -46,7 +47,8 @@ pub struct Experiment<'a> {
     pub run: u32,
     /// The programs.
     pub tools: &'a Tools,
-    /// Folder for the runtime's own log of its readings, one folder in it per controlled scheme.
+    /// Folder for the logs of `alcc run` (the counters of each connection, over time), one folder in
+    /// it per controlled scheme.
     pub log: Option<PathBuf>,
 }
 

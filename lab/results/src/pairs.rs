@@ -61,13 +61,14 @@ pub struct Pair {
     pub runs: u32,
     /// Median over the seconds of a run, median of the runs, Mbit/s.
     pub throughput_mbps: [f64; 2],
-    /// The scheme's - the native's in % of the native's, per run.
+    /// Difference per run, in % of the native scheme's value: the scheme's value minus the native
+    /// one's.
     pub throughput_difference: Spread,
     /// Its 5th and 95th percentile.
     pub throughput_interval: [f64; 2],
     /// Median over the packets of a run, median of the runs, without propagation, ms.
     pub queue_delay_ms: [f64; 2],
-    /// The scheme's - the native's per run, ms.
+    /// Difference per run, in ms: the scheme's value minus the native one's.
     pub queue_delay_difference_ms: Spread,
     /// Its 5th and 95th percentile.
     pub queue_delay_interval_ms: [f64; 2],

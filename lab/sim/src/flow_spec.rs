@@ -92,7 +92,7 @@ PARTs:
                   the simulator has only udp
   carrier=tls     with transport=in-band: inside TLS
   enforce=bpf     real programs, without over=: enforce the window in the kernel (alcc bpf load)
-  host=RULES      packets, loss detection and timers of linux (Linux 6), linux-3.16, linux-2.6.24,
+  host=RULES      packets, loss detection and timers as of linux (Linux 6), linux-3.16, linux-2.6.24,
                   windows7-newreno, datagrams, udp (alcc-lab send --transport udp), verus-paper,
                   verus-original, copa-original or sprout-original; default: the host for which the
                   algorithm or its profile was made; with over=, the host of the TCP
@@ -111,7 +111,7 @@ PARTs:
                   time up to 20 ms (or every=) for the others, so that they are not synchronized
   ecn=on          let queues mark packets instead of dropping them (ECT, RFC 3168); for algorithms
                   that react to marks, such as reno and cubic; with over=, for the TCP
-  share=NAME      share an allowance with all flows of this NAME, under the algorithm of the first;
+  share=NAME      share one window with all flows of this NAME, under the algorithm of the first;
                   with NAME:PROCESS, each PROCESS has a copy of the algorithm
   tunnel=NAME     send inside the TCP flow with this name=, as in a VPN over TCP; if that flow has
                   dir=both, acknowledgements go through it, too

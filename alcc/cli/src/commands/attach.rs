@@ -19,8 +19,8 @@ use std::process::ExitCode;
 
 /// Switch the connections of a running server to another congestion control
 ///
-/// Works with every program: static binaries, Go, io_uring, containers. The control is one of the
-/// kernel's (bbr, cubic, ...) or one that 'alcc bpf load' has registered; then no process
+/// Works with every program: static binaries, Go, io_uring, containers. The congestion control is one
+/// of the kernel's (bbr, cubic, ...) or one that 'alcc bpf load' has registered; then no process
 /// keeps running. Any other algorithm of 'alcc list', or of a plug-in, runs in this process until
 /// Ctrl-C; the kernel enforces its window, and takes over if this process dies. Only connections
 /// that match all given options are switched. Needs root. Without BPF it can switch existing
@@ -40,7 +40,9 @@ pub(crate) struct Args {
     algorithm: Spec,
     #[command(flatten)]
     plugins: Plugins,
-    /// Also future connections: of --cgroup, else of --pid's cgroup, else of all processes
+    /// Also connections opened later, by processes in --cgroup or the cgroup of --pid, else by all
+    ///
+    /// --port and --prefix apply to them, too.
     #[arg(long, conflicts_with = "trial")]
     future: bool,
     /// Show what would be switched, and change nothing

@@ -12,9 +12,10 @@ use std::time::Duration;
 /// Put alcc's own congestion controls into the kernel, without a kernel module
 ///
 /// Root registers them once. From then on every program can select them by TCP_CONGESTION, and 'alcc
-/// attach' selects them for programs that are already running. Only root, and the users of a group
-/// that root names, can set the window of alcc_window. The controls remain registered until 'alcc
-/// bpf unload' or a restart of the machine; no process keeps running.
+/// attach' selects them for programs that are already running. One of them, alcc_window, has no
+/// algorithm: a program sets its window, if it runs as root or in a group that root names. The
+/// controls remain registered until 'alcc bpf unload' or a restart of the machine; no process keeps
+/// running.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -32,9 +33,10 @@ enum What {
     /// Show the registered congestion controls and the number of sockets that use each
     #[command(after_help = "Example:\n  sudo alcc bpf status --json")]
     Status(Show),
-    /// End the registrations, the selections of 'alcc attach --future' and the doors
+    /// End the registrations, 'alcc attach --future' and the access given by 'load --door'
     ///
-    /// Connections that use a control keep it. Listening sockets get back the control that they had.
+    /// Connections keep the congestion control that they have. Listening sockets get back the one that
+    /// they had before.
     #[command(after_help = "Example:\n  sudo alcc bpf unload")]
     Unload(Show),
 }
@@ -43,14 +45,16 @@ enum What {
 struct Load {
     #[command(flatten)]
     show: Show,
-    /// Let users of this group set the window of alcc_window for their own sockets
+    /// Let users of this group use alcc_window, the control whose window a program sets
     ///
-    /// 'alcc run' then uses it, too. By default only root can set the window; 'root' restores that.
+    /// They can do so for their own sockets, and 'alcc run' then uses it, too. By default only root
+    /// can set the window; 'root' restores that.
     #[arg(long, value_name = "G", value_parser = group)]
     group: Option<u32>,
-    /// Let the programs in this cgroup steer their own sockets by socket options
+    /// Let programs in this cgroup (containers) use alcc_window, too, by socket options
     ///
-    /// The cgroup is a folder below /sys/fs/cgroup. For containers, which cannot open alcc's files.
+    /// The cgroup is a folder below /sys/fs/cgroup. Containers cannot open alcc's files, so their
+    /// programs set the window of their own sockets by setsockopt().
     /// Every call that sets or reads a socket option takes slightly longer there; 'alcc bpf status'
     /// measures the difference. May be repeated.
     #[arg(long, value_name = "CGROUP")]

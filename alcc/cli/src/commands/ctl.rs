@@ -17,9 +17,9 @@ use std::time::{Duration, Instant};
 
 /// Switch a running 'alcc run' off and on, or change its algorithm or enforcement
 ///
-/// 'off' and 'on' apply to all runs of this user, the other commands to the only run, unless --run
-/// selects one. The command takes effect on sending connections at the next reading of their
-/// counters, on idle ones at their next write, and on new ones from the start. The program under
+/// 'off' and 'on' apply to all runs of this user. The other commands need exactly one run; if there
+/// are several, choose one with --run. The command takes effect within some 5 ms on connections with
+/// data in flight, on idle ones at their next write, and on new ones from the start. The program under
 /// 'alcc run' is not affected.
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -37,14 +37,15 @@ enum What {
     /// Stop controlling: plain TCP
     #[command(after_help = "Examples:\n  alcc ctl off\n  alcc ctl off --run 4711 --port 8080")]
     Off(Scope),
-    /// Control again; algorithms start afresh
+    /// Control the connections again; algorithms start afresh
     #[command(after_help = "Example:\n  alcc ctl on")]
     On(Scope),
     /// Reload the configuration file of 'alcc run --config'
     ///
-    /// Its algorithms, sections and lists replace all earlier commands at once. If the file has a
-    /// mistake, nothing changes. 'only' and 'except' can exclude more than at the start, not less.
-    /// All other settings apply at the next start.
+    /// Replaces the algorithms, sections and lists by those of the file, and cancels all earlier
+    /// commands of 'alcc ctl', at once. If the file has a mistake, nothing changes. 'only' and
+    /// 'except' can exclude more than at the start, not less. All other settings apply at the next
+    /// start.
     #[command(after_help = "Example:\n  alcc ctl reload /etc/alcc.toml")]
     Reload(Reload),
     /// Change the algorithm

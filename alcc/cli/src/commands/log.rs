@@ -15,9 +15,10 @@ use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// Log every reading of every connection of a running 'alcc run' as CSV
+/// Log the state of every connection of a running 'alcc run' over time, as CSV
 ///
-/// Prints a line for each reading of a connection's counters: the algorithm's window and the
+/// Prints a line for each reading of a connection, that is, each time its TCP_INFO is read (about
+/// every 5 ms while something is in flight): the algorithm's window and the
 /// kernel's, bytes in flight, RTT, slow-start threshold, rates. The algorithms' events (end of slow
 /// start, modes, reductions) go to standard error in between; --events prints only these. The
 /// processes publish readings in shared memory while this command runs. 'alcc run --log DIR' logs

@@ -6,12 +6,12 @@ use crate::wording::count;
 use alcc_bpf::{BpfError, Selection};
 use std::process::ExitCode;
 
-/// End every form of control on this machine: all connections are plain TCP again
+/// Stop all of alcc's control on this machine: all connections are plain TCP again
 ///
-/// Ends the policy and the selections of 'alcc attach', gives each connection its earlier control
-/// back, and switches every 'alcc run', 'alcc proxy' and program with the C library off. No connection
-/// is closed. Registered controls stay in the kernel until 'alcc bpf unload'. Without root it applies
-/// only to the user's own runs.
+/// Ends the policy and the selections of 'alcc attach', gives each connection its earlier congestion
+/// control back, and switches every 'alcc run', 'alcc proxy' and program with the C library off. No
+/// connection is closed. The congestion controls of 'alcc bpf load' stay registered until 'alcc bpf
+/// unload'. Without root it applies only to the user's own runs.
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  sudo alcc off")]
 pub(crate) struct Args {}

@@ -15,8 +15,8 @@ use std::process::ExitCode;
 /// A rule selects connections by local port, systemd unit or cgroup, network of peers, listening
 /// program or a share of the clients, and names their algorithm. The narrowest rule wins; connections
 /// that match no rule do not change. The kernel applies the rules to existing and future connections,
-/// and no process keeps running. A control that a program, a route or an administrator has
-/// chosen for a socket is kept. Needs root.
+/// and no process keeps running. A congestion control that a program, a route or an administrator
+/// has chosen for a socket is kept. Needs root.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -35,10 +35,10 @@ enum What {
         after_help = "Examples:\n  sudo alcc policy apply\n  sudo alcc policy apply canary.toml"
     )]
     Apply(From),
-    /// Show the policy in force, its connections, and the controls of new connections
+    /// Show the policy in force, its connections, and what new connections get on each port
     #[command(after_help = "Example:\n  sudo alcc policy show --json")]
     Show(Show),
-    /// End the policy, and give each connection the control that it had before
+    /// End the policy, and give each connection back the congestion control that it had before
     #[command(after_help = "Example:\n  sudo alcc policy rollback")]
     Rollback(Show),
 }

@@ -81,7 +81,7 @@ pub(crate) struct Args {
     grace: Span,
     #[command(flatten)]
     service: Service,
-    /// Let connections to one client share an allowance
+    /// Treat all connections to one client as one flow: they get one window together
     ///
     /// They are then limited as if they were one connection. For algorithms with a window, such as
     /// budget or copa.

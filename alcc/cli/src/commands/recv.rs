@@ -48,7 +48,7 @@ pub struct Args {
     /// Let --out FILE replace an existing file
     #[arg(long, requires = "out")]
     overwrite: bool,
-    /// Exit after one transfer, all its flows
+    /// Exit after one transfer, when all its flows have ended
     #[arg(long, conflicts_with = "count")]
     once: bool,
     /// Exit after N transfers

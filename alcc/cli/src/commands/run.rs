@@ -37,10 +37,10 @@ const LIBUV_IO_URING: &str = "UV_USE_IO_URING";
 pub(crate) struct Args {
     #[command(flatten)]
     server: Server,
-    /// Let connections to the same address share one allowance
+    /// Treat all connections to one address as one flow: they get one window together
     ///
-    /// They are then limited as if they were one connection, also across worker processes. For
-    /// algorithms with a window, such as budget or copa.
+    /// This holds across the worker processes, too. For algorithms with a window, such as budget or
+    /// copa.
     #[arg(long, value_name = "WITH")]
     share: Option<Share>,
     /// If alcc cannot start its control, warn in one line and run CMD without it

@@ -114,7 +114,7 @@ pub struct How {
     /// With TLS: accept any certificate of the receiver
     #[arg(long, hide_short_help = true)]
     pub insecure: bool,
-    /// Connection below in-band: tcp or tls [default: tcp]
+    /// With --transport in-band: what the stream runs over, tcp or tls [default: tcp]
     #[arg(long, value_name = "CARRIER")]
     pub carrier: Option<String>,
     /// Give up after this time without progress

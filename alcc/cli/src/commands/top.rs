@@ -24,11 +24,11 @@ use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// Show the connections controlled by 'alcc run' or 'alcc attach', live
+/// Show all connections under the control of alcc, live
 ///
 /// One line per connection: the algorithm's window and the kernel's (cwnd), bytes in flight, RTT
-/// and its queueing part, the rate in bytes, and how often the gate closed. On a terminal the table
-/// is redrawn every second, and q ends it; otherwise one table follows the other. It fits 80
+/// and its queueing part, the rate in bytes, and how often a write was held back. On a terminal the
+/// table is redrawn every second, and q ends it; otherwise one table follows the other. It fits 80
 /// columns; a terminal of 133 columns, or COLUMNS=133, shows more of them. Connections under a
 /// congestion control in the kernel ('alcc attach') are shown with the kernel's figures. Root sees
 /// those of all containers, other users only those of their own network namespace.

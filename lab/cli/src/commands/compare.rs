@@ -46,7 +46,7 @@ The keys of a STUDY.toml are the names of the options; a value may be a list. Tr
 A row of several flows is of all of them together. It shows their fairness: Jain's index of single seconds, the smallest share of a flow over 10 s (both after --settle), and the time until the slowest flow has 80 % of an equal share. results.json has each flow's throughput in every phase (between two starts or stops). A flow's own rtt= must be at least --rtt.
 
 With --emu, A/over=CC is nginx under alcc run, and a transport= is between alcc send and alcc recv. All flows of a scheme share one emulated link: they have the link's round-trip time, and data without end.
-All schemes of a trace run at the same time, each on its own link. With native forms (A/transport=udp), only the forms of one algorithm run at the same time, and a table shows each run's distance from the native form and whether it is within the bounds (median throughput 3 %, median queueing delay 5 % or 2 ms). native.md has the tables.
+All schemes of a trace run at the same time, each on its own link. With native algorithms (A/transport=udp, without a TCP below), only the forms of one algorithm run at the same time, and a table shows each run's distance from the native form and whether it is within the bounds (median throughput 3 %, median queueing delay 5 % or 2 ms). native.md has the tables.
 
 --out keeps every finished run in its folder runs/: the same command continues an interrupted comparison.
 Simulated runs stay there and are repeated only if the arguments or the program change.";
@@ -92,7 +92,7 @@ pub(crate) struct Args {
     traces: Vec<PathBuf>,
     #[command(flatten)]
     options: StudyOptions,
-    /// Compare the native forms of algorithms with their forms over TCP (with --emu)
+    /// Compare native algorithms, without a TCP below, with the same over TCP (with --emu)
     ///
     /// Instead of --schemes: for each algorithm its native form and all forms over TCP, that is,
     /// A/transport=udp, A/over=CC, and A/over=CC with transport=in-band, without and with
@@ -125,18 +125,18 @@ pub(crate) struct Args {
     csv: Option<PathBuf>,
     #[command(flatten)]
     figure: Figure,
-    /// With --emu: folder for the runtime's samples of every controlled connection, as CSV
+    /// With --emu: folder for the logs of 'alcc run' on every controlled connection, as CSV
     #[arg(long, hide_short_help = true, value_name = "DIR", requires = "emu")]
     log: Option<PathBuf>,
     /// With --sim: compare the simulator with the published figures in this file
     ///
-    /// Instead of comparing schemes. The file (lab/notes/truth.csv) names the scenarios; --traces is
-    /// the folder of their traces.
+    /// This is done instead of comparing schemes. The file (lab/notes/truth.csv) names the
+    /// scenarios; --traces is the folder of their traces.
     #[arg(long, hide_short_help = true, value_name = "FILE", conflicts_with_all = ["emu", "schemes", "csv", "figure", "json"])]
     reference: Option<PathBuf>,
     /// With --sim: compare the tuned profile of these algorithms with the original one
     ///
-    /// Instead of comparing schemes, on every trace.
+    /// This is done on every trace, instead of comparing schemes.
     #[arg(long, hide_short_help = true, value_name = "A,B", conflicts_with_all = ["emu", "schemes", "csv", "figure", "json", "reference"])]
     tuned: Option<String>,
     /// With --reference: only lines whose set, link or flow contains this text

@@ -43,7 +43,7 @@ pub(crate) struct Args {
     /// Folder for report.html, board.svg, results.json and the tables as CSV
     #[arg(long, value_name = "DIR", default_value = "out/demo")]
     out: PathBuf,
-    /// Folder for the runtime's samples of every controlled connection, as CSV
+    /// Folder for the logs of 'alcc run' on every controlled connection, as CSV
     #[arg(long, value_name = "DIR")]
     log: Option<PathBuf>,
     /// Print a JSON object

@@ -35,7 +35,8 @@ use std::time::{Duration, Instant};
 ///
 /// An experiment is a scenario, parameters to vary, and published statements about the results: see
 /// docs/reproducing.md. A cell is one combination of the parameters' values. Statements are judged,
-/// that is, compared with the results: they hold or they do not. If the command is interrupted, the same command continues it.
+/// that is, compared with the results: they hold or they do not. If the command is interrupted, the
+/// same command continues it.
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:
@@ -64,13 +65,13 @@ pub(crate) struct Args {
     /// Use the simulator; this is the default
     #[arg(long)]
     sim: bool,
-    /// Use real programs on emulated links, shortened and not judged
+    /// Use real programs on emulated links, with shortened runs and without verdicts
     ///
     /// Each cell is run once, for 10 s from the start of its last flow. With --emu --full, statements
     /// are judged.
     #[arg(long, conflicts_with_all = ["sim", "board"])]
     emu: bool,
-    /// With --emu: all repetitions and whole windows, judged; takes hours
+    /// With --emu: all repetitions, whole runs, with verdicts; takes hours
     #[arg(long, requires = "emu")]
     full: bool,
     /// With --emu: only these cells, such as trace=highwayGold,rapidGold
@@ -101,10 +102,11 @@ pub(crate) struct Args {
     /// applications.md into this folder.
     #[arg(long, hide_short_help = true, value_name = "DIR", requires = "full", conflicts_with_all = ["results", "all"])]
     applications: Option<PathBuf>,
-    /// Compute the score table instead, and the default algorithm that follows from it
+    /// Instead, run all algorithms against each other and write the score table into DIR
     ///
     /// Every algorithm runs alone, with flows of its own kind, and with flows of other algorithms.
-    /// Writes board.json and the page board.md into this folder.
+    /// The files are board.json and the page board.md, which also names the algorithm with the best
+    /// score; no default changes.
     #[arg(long, value_name = "DIR", conflicts_with_all = ["experiments", "all", "results", "json"])]
     board: Option<PathBuf>,
     /// With --board: results.json of its part with real programs

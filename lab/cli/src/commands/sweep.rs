@@ -56,12 +56,13 @@ pub(crate) struct Args {
     /// The first has --seed, each further one the next seed.
     #[arg(long, value_name = "N", default_value_t = DEFAULT_RUNS)]
     runs: u32,
-    /// Horizontal axis: a field of a row [default: the last --vary]
+    /// Horizontal axis: a field of the results [default: the last --vary]
     #[arg(long, value_name = "METRIC")]
     x: Option<String>,
-    /// Vertical axis: a field of a row, or jain; may be repeated [default: throughput and delay]
+    /// Vertical axis: a field of the results, or jain; may be repeated [default: throughput, delay]
     ///
-    /// Also share, jain_1s, worst_share_10s and fair_after_s. Each is a figure.
+    /// docs/formats.md lists the fields. Also share, jain_1s, worst_share_10s and fair_after_s.
+    /// Each is a figure.
     #[arg(long, value_name = "METRIC")]
     y: Vec<String>,
     /// Folder for page, table and results

@@ -74,7 +74,7 @@ pub(crate) struct Args {
     /// Number of findings of each kind to reduce to the fewest parts that still show the fault
     #[arg(long, value_name = "N", default_value_t = 0)]
     shrink: usize,
-    /// Folder that keeps the runs
+    /// Folder that keeps the finished runs, to continue from
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Number of parallel simulations [default: number of cores]

@@ -162,8 +162,9 @@ impl Real {
         live::run(&experiment, stop, progress)
     }
 
-    /// Runs an application over the link, whose server sends as the one flow says. The duration is
-    /// how long the link is watched. [`alcc_emu::prepare`] must have succeeded before.
+    /// Runs `application` over the link; its server uses the congestion control of the scenario's
+    /// only flow. The duration is how long the link is watched. [`alcc_emu::prepare`] must have
+    /// succeeded before.
     ///
     /// # Errors
     /// As [`applications::run`], and [`LabError::Twin`] for more than one flow.

@@ -362,15 +362,15 @@ options! {
         /// In whole seconds.
         #[cfg_attr(feature = "clap", arg(hide_short_help = true))]
         phase "FROM-TO": Vec<Value>,
-        /// Over TCP: smallest delay of a reading of the counters [default: 50us]
+        /// Flows over TCP: smallest delay with which TCP's counters are read [default: 50us]
         #[cfg_attr(feature = "clap", arg(hide_short_help = true))]
         lateness "T": Option<Value>,
-        /// Over TCP: largest random addition to --lateness [default: 100us]
+        /// Flows over TCP: largest random addition to --lateness [default: 100us]
         ///
         /// It is distributed uniformly.
         #[cfg_attr(feature = "clap", arg(hide_short_help = true))]
         jitter "T": Option<Value>,
-        /// Over TCP: time from the opening of the gate to the next write [default: 200us]
+        /// Flows over TCP: time until a program that may write again does so [default: 200us]
         #[cfg_attr(feature = "clap", arg(hide_short_help = true))]
         wake "T": Option<Value>,
         /// Stop after this many events [default: 10000000000]
@@ -454,9 +454,9 @@ options! {
         /// Probability of random loss in the reverse direction, of acknowledgements [default: 0]
         #[cfg_attr(feature = "clap", arg(hide_short_help = true))]
         loss_up "P": Option<Value>,
-        /// Reverse direction: a rate, a trace or 'partner' [default: 12mbit]
+        /// Reverse direction: a rate, a trace, or 'partner', NAME.up of a NAME.down [default: 12mbit]
         ///
-        /// 'partner' is NAME.up for a trace NAME.down, and NAME.down for NAME.up.
+        /// 'partner' is also NAME.down for a trace NAME.up.
         up "RATE|TRACE|partner": Option<Value>,
         /// Length of each measured window [default: 60s]
         ///

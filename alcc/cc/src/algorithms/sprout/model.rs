@@ -40,8 +40,8 @@ pub enum Phi {
 }
 
 pub(super) struct Model {
-    /// Row of the transition: first bin it reaches, and where its weights stand. Rows far from both
-    /// ends are equal but shifted.
+    /// Row of the transition: first bin it reaches, and the range of its weights in `weights`. Rows
+    /// far from both ends are equal but shifted.
     rows: Vec<(usize, std::ops::Range<usize>)>,
     weights: Vec<f64>,
     /// Logarithms of the mean counts per tick; the first is unused.

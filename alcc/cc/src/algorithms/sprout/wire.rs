@@ -115,9 +115,9 @@ pub struct Forecast {
     pub received_or_lost: u64,
     /// The number of the tick.
     pub tick: u32,
-    /// Bytes that a count stands for.
+    /// Bytes per unit of `counts`.
     pub unit: u32,
-    /// Bytes, in units, that arrive at least within 1, 2, ... 8 ticks.
+    /// Lower bound of the bytes (in `unit`s) that arrive within 1, 2, ... 8 ticks.
     pub counts: [u32; HORIZON],
 }
 

@@ -48,7 +48,7 @@ constants! { VERUS:
     REFILL_GAIN: f64 = 1.25, of 4;
     /// Smallest RTT above which only every second multiple of the period drains, ms.
     LONG_PATH_MS: f64 = 100.0, of 1000;
-    /// A jump of the RTT exceeds a quarter of this, the queue that R tolerates.
+    /// Queue that R tolerates. A rise of the RTT by more than a quarter of it counts as a jump.
     DELAY: Span = Span::from_millis(160);
     /// Required accuracy of RTTs: with a lower one, siblings' queue passes for a longer route.
     SURE: Span = Span::from_millis(1);

@@ -129,7 +129,7 @@ struct Bbr3 {
     sample: Sample,
     /// The largest rate of this cycle and of the last one.
     rates: [f64; 2],
-    /// With what losses allow of it.
+    /// The bandwidth estimate, limited after losses.
     rate: f64,
     bounds: Bounds,
     latest: Latest,
