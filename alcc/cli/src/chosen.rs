@@ -21,7 +21,7 @@ pub(crate) struct Options {
     config: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) plugins: Plugins,
-    /// Kernel congestion control below, such as cubic or bbr [default: the system's]
+    /// Kernel congestion control below the algorithm, such as bbr [default: the system's]
     #[arg(long, value_name = "TCPCC")]
     under: Option<String>,
     /// Source of acknowledgements, see 'alcc list' [default: auto]

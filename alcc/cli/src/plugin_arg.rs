@@ -36,7 +36,7 @@ impl Plugins {
         self.files.is_empty()
     }
 
-    /// For `ALCC_PLUGIN` of the processes that `alcc run` starts.
+    /// Value of the variable `ALCC_PLUGIN` for the processes that `alcc run` starts.
     pub fn env_value(&self) -> Option<OsString> {
         alcc_plugin::env_value(self.files())
     }

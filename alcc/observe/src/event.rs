@@ -120,7 +120,7 @@ pub struct Passed {
     pub gate_closed: u64,
     /// Bytes that bypassed the algorithm.
     pub bypassed: ByReason,
-    /// One for each reason that is new for this connection.
+    /// 1 for each reason that is new for this connection, otherwise 0.
     pub newly_bypassed: ByReason,
 }
 

@@ -12,7 +12,7 @@ pub struct Selection {
     pub loopback: bool,
     /// True to include connections that the program opens.
     pub outbound: bool,
-    /// If not empty: only these connections.
+    /// The only connections that are selected; empty: all.
     pub only: Vec<Pattern>,
     /// Connections that are excluded.
     pub except: Vec<Pattern>,

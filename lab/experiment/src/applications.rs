@@ -17,7 +17,7 @@ pub struct Applications {
     pub by: String,
     /// Operating system and architecture.
     pub on: String,
-    /// One for each experiment, by name.
+    /// One entry for each experiment, by name.
     pub experiments: Vec<StoredApplication>,
 }
 

@@ -110,9 +110,9 @@ pub struct Report {
     pub y: Vec<String>,
     /// The horizontal axis is logarithmic.
     pub log_x: bool,
-    /// Over time: metrics with a logarithmic axis.
+    /// Metrics with a logarithmic axis in figures over time.
     pub log_y: Vec<String>,
-    /// Over time: the axis of a metric goes at least to this value.
+    /// Least upper end of a metric's axis in figures over time.
     pub reach: BTreeMap<String, f64>,
     /// More metrics of the table.
     pub columns: Vec<String>,

@@ -95,7 +95,7 @@ pub struct Judgement {
     pub bound: String,
     /// The statement that does not hold, what is missing, or that all hold.
     pub why: String,
-    /// One for each expectation.
+    /// One outcome for each expectation.
     pub outcomes: Vec<Outcome>,
 }
 

@@ -14,7 +14,7 @@ pub struct Results {
     pub by: String,
     /// Operating system and architecture.
     pub on: String,
-    /// One for each experiment, by name.
+    /// One entry for each experiment, by name.
     pub experiments: Vec<Entry>,
     /// The recorded traces that were used: name and SHA-256.
     pub traces: BTreeMap<String, String>,

@@ -170,11 +170,11 @@ pub struct Compared {
     pub link: String,
     /// The teacher's throughput, Mbit/s.
     pub teacher_mbps: f64,
-    /// The walk's.
+    /// The walk's throughput, Mbit/s.
     pub walk_mbps: f64,
     /// The teacher's mean one-way delay, ms.
     pub teacher_delay_ms: f64,
-    /// The walk's.
+    /// The walk's mean one-way delay, ms.
     pub walk_delay_ms: f64,
     /// Kolmogorov's distance of the distributions of the epochs' largest RTT, 0 to 1.
     pub rtt_distance: f64,

@@ -45,7 +45,7 @@ pub struct Scheme {
     pub notsent_lowat: Option<Bytes>,
     /// The flows as text, for the simulator; empty if it has no counterpart.
     pub flows: Vec<String>,
-    /// Several flows over one link. Then only the FLOWs say who sends.
+    /// True for several flows over one link; the FLOWs then define the senders.
     pub is_crowd: bool,
     /// The files that options of its algorithms name.
     pub files: Vec<PathBuf>,

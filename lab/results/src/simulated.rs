@@ -73,11 +73,11 @@ pub struct Summary {
     pub jain_1s: Option<f64>,
     /// Single seconds count from this time after the start of the window, s.
     pub jain_1s_from_s: f64,
-    /// One per link.
+    /// One entry per link.
     pub links: Vec<Link>,
     /// Number of events that the engine handled.
     pub events: u64,
-    /// One for each phase that was asked for.
+    /// One summary for each requested phase.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub phases: Vec<PhaseSummary>,
     /// The smallest share that one of several flows had over 10 s from `jain_1s_from_s` on, 1 being

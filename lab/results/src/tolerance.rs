@@ -60,9 +60,9 @@ impl Tolerance {
 /// A figure of several runs beside those of a reference, which may have several, too.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Compared {
-    /// Ours.
+    /// The figure of our runs.
     pub ours: Spread,
-    /// The reference's.
+    /// The figure of the reference.
     pub theirs: Spread,
 }
 

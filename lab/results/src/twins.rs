@@ -49,17 +49,17 @@ pub struct Twin {
     /// a range.
     #[serde(default)]
     pub seeds: u32,
-    /// Emulated and simulated.
+    /// Utilization, emulated and simulated.
     pub utilization: [f64; 2],
-    /// Simulated - emulated, in points.
+    /// Simulated minus emulated utilization, in points.
     pub utilization_difference: f64,
-    /// Emulated and simulated.
+    /// Mean one-way delay, emulated and simulated.
     pub delay_mean_ms: [f64; 2],
-    /// Simulated - emulated in % of the emulated.
+    /// Simulated minus emulated mean delay, in % of the emulated one.
     pub delay_mean_difference: f64,
-    /// Emulated and simulated.
+    /// 95th percentile of the one-way delay, emulated and simulated.
     pub delay_p95_ms: [f64; 2],
-    /// Emulated and simulated, without propagation.
+    /// Mean queueing delay, emulated and simulated.
     #[serde(default)]
     pub queue_delay_mean_ms: [f64; 2],
     /// True if the algorithm runs without a TCP below it.

@@ -25,9 +25,9 @@ pub struct Scenario {
 /// A link: its two directions.
 #[derive(Clone, Debug, Default)]
 pub struct LinkSpec {
-    /// Towards the receivers.
+    /// The direction towards the receivers.
     pub down: DirectionSpec,
-    /// Towards the senders.
+    /// The direction towards the senders.
     pub up: DirectionSpec,
 }
 

@@ -65,7 +65,7 @@ impl MinRtt {
 pub struct ProbeRttTimer(Option<(Time, u64)>);
 
 impl ProbeRttTimer {
-    /// True when it is over. `small`: little enough is in flight.
+    /// True when the dwell time is over. `small`: little enough is in flight.
     pub fn is_over(&mut self, now: Time, round: u64, small: bool, span: Span) -> bool {
         match self.0 {
             Some((until, last)) => now >= until && round >= last,

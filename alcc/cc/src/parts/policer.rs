@@ -97,7 +97,7 @@ impl Policer {
         self.cap.map(|packets| pacing_rate(packets, mss))
     }
 
-    /// The smaller of `rate` and the policer's.
+    /// The smaller of `rate` and the rate of the policer.
     pub fn within(&self, rate: Option<Rate>, mss: Bytes) -> Option<Rate> {
         match (rate, self.rate(mss)) {
             (Some(rate), Some(cap)) => Some(rate.min(cap)),

@@ -14,8 +14,7 @@ use std::process::ExitCode;
 ///
 /// Feedback is how an algorithm learns what has arrived, enforcement what keeps the sender to the
 /// algorithm's window, and a carrier what an in-band stream runs over.
-/// Feedback is how an algorithm learns what has arrived, enforcement what keeps the sender to the
-/// algorithm's window, and a carrier what an in-band stream runs over.
+///
 /// With NAME, shows the details of everything with this name: options, profiles, summaries.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  alcc list\n  alcc list verus budget")]

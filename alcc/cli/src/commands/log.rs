@@ -18,11 +18,10 @@ use std::time::Duration;
 /// Log the state of every connection of a running 'alcc run' over time, as CSV
 ///
 /// Prints a line for each reading of a connection, that is, each time its TCP_INFO is read (about
-/// every 5 ms while something is in flight): the algorithm's window and the
-/// kernel's, bytes in flight, RTT, slow-start threshold, rates. The algorithms' events (end of slow
-/// start, modes, reductions) go to standard error in between; --events prints only these. The
-/// processes publish readings in shared memory while this command runs. 'alcc run --log DIR' logs
-/// from the start of each process.
+/// every 5 ms while something is in flight): the algorithm's window and the kernel's, bytes in flight,
+/// RTT, slow-start threshold, rates. The algorithms' events (end of slow start, modes, reductions) go
+/// to standard error in between; --events prints only these. The processes publish readings in shared
+/// memory while this command runs. 'alcc run --log DIR' logs from the start of each process.
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  alcc log > readings.csv\n  alcc log --events\n  alcc log --run 4711 --duration 10s --out readings.csv"

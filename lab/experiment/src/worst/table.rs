@@ -335,7 +335,7 @@ pub struct Check {
     pub value: f64,
     /// Its bound.
     pub bound: f64,
-    /// True if it is kept.
+    /// True if the figure is within the bound.
     pub holds: bool,
 }
 

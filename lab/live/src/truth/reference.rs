@@ -15,7 +15,7 @@ pub struct Reference {
     pub set: String,
     /// Name of the trace's file, or a rate.
     pub link: String,
-    /// Only this much of the trace.
+    /// Length of the part of the trace that is used; `None`: all of it.
     pub cut: Option<Span>,
     /// The way back: a trace, a rate or `same`.
     pub up: String,
@@ -36,9 +36,9 @@ pub struct Reference {
 /// Maximum distance of our results from the published ones.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Bounds {
-    /// Of utilization in points, or of throughput.
+    /// Bound of the utilization in points, or of the throughput.
     pub share: Tolerance,
-    /// Of the mean delay.
+    /// Bound of the mean delay.
     pub delay: Tolerance,
 }
 

@@ -14,11 +14,11 @@ const CHUNK: Bytes = Bytes::new(2 << 20);
 /// Lateness of events on the sending machine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Timing {
-    /// A reading of the counters is at least this late.
+    /// Smallest delay with which the counters are read.
     pub lateness: Span,
-    /// And by up to this much later, evenly distributed.
+    /// Largest random addition to `lateness`, uniformly distributed.
     pub jitter: Span,
-    /// Time from the opening of the gate or the socket to the program's next write.
+    /// Time until a program that may write again does so.
     pub wake: Span,
 }
 

@@ -132,7 +132,7 @@ pub struct Asked {
     pub down: f64,
     /// δ2, ms.
     pub up: f64,
-    /// From one curve to the next.
+    /// Interval from one curve to the next.
     pub refit: Span,
     /// An epoch without an ACK changes nothing. Otherwise it probes upwards.
     pub hold_empty: bool,
