@@ -241,12 +241,13 @@ __u32 BPF_PROG(alcc_window_segments, struct sock *sk)
 	return 2;
 }
 
+/* Restricted to CAP_NET_ADMIN until root names a group, or opens a door: allowed.rs. */
 #define OPS(control_of)                                                                            \
 	{                                                                                          \
 		.init = (void *)alcc_window_init, .ssthresh = (void *)alcc_window_ssthresh,        \
 		.undo_cwnd = (void *)alcc_window_undo, .set_state = (void *)alcc_window_state,     \
 		.min_tso_segs = (void *)alcc_window_segments, .cong_control = (void *)control_of,  \
-		.flags = TCP_CONG_NON_RESTRICTED, .name = "alcc_window",                           \
+		.name = "alcc_window",                                                             \
 	}
 
 SEC("?.struct_ops.link")

@@ -19,6 +19,16 @@ pub fn loaded() -> Vec<&'static Control> {
     crate::controls().filter(registered).collect()
 }
 
+/// Refused: this build has no loader.
+pub fn allow_users(_may: bool) -> Result<(), BpfError> {
+    Err(BpfError::NotBuilt)
+}
+
+/// Always `true`: this build restricts nothing.
+pub fn is_for_users(_control: &Control) -> bool {
+    true
+}
+
 /// Always `None`: this build has no BPF loader.
 pub fn older() -> Option<PathBuf> {
     None

@@ -4,7 +4,7 @@
 use crate::control::{self, is_loaded};
 use crate::error::BpfError;
 use crate::selection::{cgroups_of, open_cgroup};
-use crate::{Cost, WINDOW, pins};
+use crate::{Cost, WINDOW, allowed, pins};
 use libbpf_rs::Link;
 use nix::sys::socket::sockopt::TcpNoDelay;
 use nix::sys::socket::{AddressFamily, SockFlag, SockProtocol, SockType};
@@ -72,6 +72,7 @@ pub fn open_door(cgroup: &Path) -> Result<bool, BpfError> {
     for (name, link) in &mut links {
         link.pin(pins::pin(name)).map_err(|e| failed(&e))?;
     }
+    allowed::allow_window(true)?;
     Ok(true)
 }
 
@@ -102,9 +103,10 @@ pub fn doors() -> Vec<PathBuf> {
 /// Closes all doors. The kernel takes back the sockets whose window was set through one.
 ///
 /// # Errors
-/// A pin cannot be removed.
+/// A pin cannot be removed, or the kernel refuses.
 pub fn end_doors() -> Result<(), BpfError> {
-    (pins::names(PREFIX).iter()).try_for_each(|name| pins::end_link(&pins::pin(name)))
+    (pins::names(PREFIX).iter()).try_for_each(|name| pins::end_link(&pins::pin(name)))?;
+    allowed::allow_window(control::window_group().is_some())
 }
 
 /// Number of batches, and of calls in each.

@@ -84,6 +84,17 @@ pub enum BpfError {
         /// The system's error.
         error: std::io::Error,
     },
+    /// The kernel's list of the controls that every user may select cannot be written.
+    #[error(
+        "write {list}, which says who may choose a control: {}: run it as root, in the machine's own network namespace",
+        words(error)
+    )]
+    List {
+        /// The kernel's file.
+        list: &'static str,
+        /// The system's error.
+        error: std::io::Error,
+    },
     /// Any other refusal by the kernel.
     #[error("{attempt}: {error}")]
     Kernel {

@@ -20,6 +20,8 @@
 #[cfg(not(feature = "loader"))]
 mod absent;
 #[cfg(feature = "loader")]
+mod allowed;
+#[cfg(feature = "loader")]
 mod attach;
 #[cfg(feature = "loader")]
 mod control;
@@ -41,10 +43,12 @@ mod trial;
 pub use absent::policy;
 #[cfg(not(feature = "loader"))]
 pub use absent::{
-    Trial, attach, check_door, detach, door_cost, doors, end_doors, end_futures, futures, load,
-    loaded, older, open_door, survey, unload, window_group,
+    Trial, allow_users, attach, check_door, detach, door_cost, doors, end_doors, end_futures,
+    futures, is_for_users, load, loaded, older, open_door, survey, unload, window_group,
 };
 pub use alcc_sys::{Chosen, Options};
+#[cfg(feature = "loader")]
+pub use allowed::{allow_users, is_for_users};
 #[cfg(feature = "loader")]
 pub use attach::{attach, detach, end_futures, futures, survey};
 #[cfg(feature = "loader")]

@@ -25,6 +25,8 @@ use std::process::{Command, Stdio};
 const UNPRIVILEGED: &str = "ALCC_TEST_UNPRIVILEGED";
 /// Its value where the process may not set a window either.
 const WITHOUT: &str = "without";
+/// Its value where the process may not even select the control.
+const REFUSED: &str = "refused";
 const NOBODY: u32 = 65_534;
 /// A group without a name.
 const MEMBERS: u32 = 4242;
@@ -40,8 +42,9 @@ fn follows(sender: &mut Sender, steered: &Steered) {
     sender.reaches(steered, 1, 2);
 }
 
-/// A user who must not set a window can select the control, to no effect: it ends by itself.
-fn as_nobody() {
+/// A user who must not set a window. While a group has that right, the user can select the control, to
+/// no effect: it ends by itself.
+fn as_nobody(may_select: bool) {
     let refused = Steered::open().unwrap_err();
     assert_eq!(refused.kind(), std::io::ErrorKind::PermissionDenied);
     for name in ["knobs", "feed", "before"] {
@@ -49,6 +52,11 @@ fn as_nobody() {
         assert_eq!(why.raw_os_error(), Some(libc::EACCES), "{name}");
     }
     let mut sender = Sender::new("127.0.0.1:0");
+    if !may_select {
+        let refused = choose(&sender.socket, WINDOW.name).unwrap_err();
+        assert_eq!(refused, nix::errno::Errno::EPERM);
+        return;
+    }
     steer_it(&sender.socket);
     let back = sender.until(|socket| control_of(socket) != WINDOW.name);
     assert!(back.is_some());
@@ -151,7 +159,8 @@ fn again(test: &str) -> (std::fs::File, Command) {
 #[test]
 fn a_window_is_kept_and_given_back() {
     match std::env::var(UNPRIVILEGED) {
-        Ok(right) if right == WITHOUT => return as_nobody(),
+        Ok(right) if right == WITHOUT => return as_nobody(true),
+        Ok(right) if right == REFUSED => return as_nobody(false),
         Ok(_) => return as_a_member(),
         Err(_) => {}
     }
@@ -168,13 +177,13 @@ fn a_window_is_kept_and_given_back() {
         assert!(out.status.success(), "group {gid}: {said}");
     };
     assert_eq!(alcc_bpf::window_group(), None);
-    run_as(MEMBERS, WITHOUT);
+    run_as(MEMBERS, REFUSED);
     alcc_bpf::load(Some(MEMBERS)).unwrap();
     assert_eq!(alcc_bpf::window_group(), Some(MEMBERS));
     run_as(MEMBERS, "1");
     run_as(NOBODY, WITHOUT);
     alcc_bpf::load(Some(0)).unwrap();
-    run_as(MEMBERS, WITHOUT);
+    run_as(MEMBERS, REFUSED);
 
     let steered = Steered::open().unwrap();
     for address in ["127.0.0.1:0", "[::1]:0"] {

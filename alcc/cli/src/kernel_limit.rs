@@ -97,7 +97,7 @@ fn is_allowed(control: &str) -> Result<(), String> {
     match set {
         Ok(Ok(())) => Ok(()),
         Ok(Err(nix::libc::EPERM)) => Err(format!(
-            "{control} is loaded, but not for this user: root adds it to sysctl net.ipv4.tcp_allowed_congestion_control"
+            "{control} {NOT_FOR_THIS_USER}: root permits all users by 'alcc bpf load --users all'"
         )),
         Ok(Err(why)) => Err(format!(
             "{control} is refused ({})",

@@ -316,11 +316,23 @@ fn users_have_it_where_the_administrator_allows_it() {
     };
     let (control, said) = unprivileged(" --cc budget:delay=20ms");
     assert_eq!(control, "alcc_budget", "{said}");
-    let _only = Allowed::only("reno cubic");
+    let refused = || {
+        let (control, said) = unprivileged("");
+        assert_eq!(control, system_default(), "{said}");
+        assert!(
+            said.contains(
+                "by gate+pacing, because alcc_budget is loaded, but not for this user: root permits all users by 'alcc bpf load --users all'"
+            ),
+            "{said}"
+        );
+    };
+    let said = done("bpf load --users root");
+    assert!(said.contains("root alone may choose them"), "{said}");
+    assert!(done("bpf status").contains("alcc_budget: loaded for root alone"));
+    refused();
+    done("bpf load --users all");
     let (control, said) = unprivileged("");
-    assert_eq!(control, system_default(), "{said}");
-    assert!(
-        said.contains("by gate+pacing, because alcc_budget is loaded, but not for this user: root adds it to sysctl"),
-        "{said}"
-    );
+    assert_eq!(control, "alcc_budget", "{said}");
+    let _only = Allowed::only("reno cubic");
+    refused();
 }

@@ -27,6 +27,7 @@ enum What {
     /// Register the congestion controls with the kernel
     #[command(
         after_help = "Examples:\n  sudo alcc bpf load\n  sudo alcc bpf load --group www-data\n  \
+                      sudo alcc bpf load --users root\n  \
                       sudo alcc bpf load --door /sys/fs/cgroup/system.slice/docker.service"
     )]
     Load(Load),
@@ -48,9 +49,17 @@ struct Load {
     /// Let users of this group use alcc_window, the control whose window a program sets
     ///
     /// They can do so for their own sockets, and 'alcc run' then uses it, too. By default only root
-    /// can set the window; 'root' restores that.
+    /// may choose alcc_window; 'root' restores that. With a group every user may choose it, but the
+    /// rights of /run/alcc-bpf/knobs let only members set a window; the sockets of others return to
+    /// their earlier control.
     #[arg(long, value_name = "G", value_parser = group)]
     group: Option<u32>,
+    /// Who may choose the other controls: all users, or root alone
+    ///
+    /// The kernel enforces it: without CAP_NET_ADMIN, TCP_CONGESTION then fails with EPERM. Root may
+    /// still choose them for everybody, by 'alcc attach' or a policy. At first all users may.
+    #[arg(long, value_name = "WHO")]
+    users: Option<Users>,
     /// Let programs in this cgroup (containers) use alcc_window, too, by socket options
     ///
     /// The cgroup is a folder below /sys/fs/cgroup. Containers cannot open alcc's files, so their
@@ -59,6 +68,12 @@ struct Load {
     /// measures the difference. May be repeated.
     #[arg(long, value_name = "CGROUP")]
     door: Vec<PathBuf>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Users {
+    All,
+    Root,
 }
 
 /// The number of a group.
@@ -108,6 +123,7 @@ pub(crate) fn failure(error: BpfError) -> Failure {
         | BpfError::Older { .. }
         | BpfError::NotOwn { .. }
         | BpfError::File { .. }
+        | BpfError::List { .. }
         | BpfError::NoCgroup { .. } => Failure::usage(error),
         BpfError::NameTaken { .. } | BpfError::Kernel { .. } => Failure::failed(error),
     }
@@ -124,6 +140,9 @@ fn load(args: &Load) -> Result<String, BpfError> {
         .iter()
         .try_for_each(|cgroup| alcc_bpf::check_door(cgroup))?;
     let loaded = alcc_bpf::load(args.group)?;
+    if let Some(users) = args.users {
+        alcc_bpf::allow_users(users == Users::All)?;
+    }
     let doors = args.door.iter();
     let doors = doors.map(|cgroup| Ok((cgroup, alcc_bpf::open_door(cgroup)?)));
     let doors = doors.collect::<Result<Vec<_>, BpfError>>()?;
@@ -143,7 +162,8 @@ fn load(args: &Load) -> Result<String, BpfError> {
         let all = serde_json::json!({"loaded": controls, "doors": doors});
         return Ok(format!("{all}\n"));
     }
-    let any_new = loaded.iter().any(|l| l.new) || doors.iter().any(|(_, new)| *new);
+    let is_set = args.group.is_some() || args.users.is_some();
+    let any_new = loaded.iter().any(|l| l.new) || doors.iter().any(|(_, new)| *new) || is_set;
     let mut text = String::new();
     for l in loaded {
         let word = if l.new { "loaded" } else { "is loaded already" };
@@ -155,6 +175,13 @@ fn load(args: &Load) -> Result<String, BpfError> {
     }
     if let Some(group) = args.group {
         let _ = writeln!(text, "{}: {}", alcc_bpf::WINDOW.name, for_whom(group));
+    }
+    if let Some(users) = args.users {
+        let _ = writeln!(
+            text,
+            "the other controls: {}",
+            for_users(users == Users::All)
+        );
     }
     let done = if any_new {
         "pinned"
@@ -168,6 +195,14 @@ fn load(args: &Load) -> Result<String, BpfError> {
         "{done} in {PINS}; choose it for a running server: {root}alcc attach --port N --cc copa"
     );
     Ok(text)
+}
+
+/// The users who may choose a control, in words.
+fn for_users(all: bool) -> &'static str {
+    match all {
+        true => "every user may choose them",
+        false => "root alone may choose them",
+    }
 }
 
 /// The users who can set the window, in words.
@@ -198,6 +233,7 @@ fn status(json: bool) -> Result<String, BpfError> {
                 serde_json::json!({
                     "algorithm": algorithm(c), "control": c.name,
                     "loaded": loaded.contains(&c), "connections": used(c.name),
+                    "users": if alcc_bpf::is_for_users(c) { "all" } else { "root" },
                 })
             })
             .collect();
@@ -211,10 +247,11 @@ fn status(json: bool) -> Result<String, BpfError> {
     }
     let mut text = String::new();
     for c in alcc_bpf::controls() {
-        let state = if loaded.contains(&c) {
-            "loaded"
-        } else {
-            "not loaded"
+        let state = match loaded.contains(&c) {
+            false => "not loaded",
+            // A line of its own says for whom it is.
+            true if *c == alcc_bpf::WINDOW || alcc_bpf::is_for_users(c) => "loaded",
+            true => "loaded for root alone",
         };
         let _ = match used(c.name) {
             1 => writeln!(text, "{}: {state}, 1 connection here uses it", c.name),
