@@ -11,7 +11,9 @@ use crate::error::BpfError;
 use crate::namespace::within;
 use crate::options;
 use crate::pins;
-use crate::rule::{InForce, LABEL_LEN, RULES, Rule, Seen, Walk, Whose, hash_of, shortened};
+use crate::rule::{
+    CGROUP_LEVELS, InForce, LABEL_LEN, RULES, Rule, Seen, Walk, Whose, hash_of, shortened,
+};
 use crate::selection::{all_cgroups, open_cgroup, other_namespaces};
 use alcc_sys::{Chosen, Options};
 use libbpf_rs::{Iter, Link, MapCore, MapFlags, MapHandle, MapType, Object};
@@ -187,7 +189,7 @@ pub fn look() -> Result<Walk, BpfError> {
 pub fn without_cgroup(policy: &InForce) -> Vec<usize> {
     let mut there = BTreeSet::new();
     if let Some(root) = all_cgroups() {
-        note_cgroups(&root, hash_of(&[]).1, &mut there);
+        note_cgroups(&root, hash_of(&[]).1, CGROUP_LEVELS, &mut there);
     }
     let gone = |at: &usize| {
         let cgroup = policy.rules[*at].cgroup;
@@ -196,14 +198,18 @@ pub fn without_cgroup(policy: &InForce) -> Vec<usize> {
     (0..policy.rules.len()).filter(gone).collect()
 }
 
-/// Adds the hashes of the names and paths of all cgroups below a folder.
-fn note_cgroups(folder: &Path, path: u64, there: &mut BTreeSet<u64>) {
+/// Adds the hashes of the names and paths of the cgroups below a folder: no rule matches those below
+/// more `levels`, which users can make.
+fn note_cgroups(folder: &Path, path: u64, levels: usize, there: &mut BTreeSet<u64>) {
+    if levels == 0 {
+        return;
+    }
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
             let name = entry.file_name();
             let of_path = crate::rule::hashed(path, name.as_bytes());
             there.extend([hash_of(&[name.as_bytes()]).0, of_path]);
-            note_cgroups(&entry.path(), of_path, there);
+            note_cgroups(&entry.path(), of_path, levels - 1, there);
         }
     }
 }

@@ -401,16 +401,20 @@ fn no_cgroup(folder: &Path, error: Error) -> BpfError {
 
 /// The processes of a cgroup and of those below it.
 fn processes(cgroup: &Path) -> Result<Vec<u32>, BpfError> {
-    let file = cgroup.join("cgroup.procs");
-    let text = fs::read_to_string(&file).map_err(|e| no_cgroup(cgroup, e))?;
-    let mut pids: Vec<u32> = text.lines().filter_map(|line| line.parse().ok()).collect();
-    let below = fs::read_dir(cgroup).map_err(|e| BpfError::file("read", cgroup, e))?;
-    for entry in below.flatten() {
-        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            pids.extend(processes(&entry.path())?);
+    let read = |folder: &Path| fs::read_to_string(folder.join("cgroup.procs"));
+    let mut text = read(cgroup).map_err(|e| no_cgroup(cgroup, e))?;
+    let mut left = vec![cgroup.to_path_buf()];
+    while let Some(folder) = left.pop() {
+        if folder != cgroup {
+            // Those below belong to other users, too: they end, and threaded ones show no processes, which are
+            // shown above them.
+            text += &read(&folder).unwrap_or_default();
         }
+        let below = fs::read_dir(&folder).into_iter().flatten().flatten();
+        let folders = below.filter(|e| e.file_type().is_ok_and(|kind| kind.is_dir()));
+        left.extend(folders.map(|e| e.path()));
     }
-    Ok(pids)
+    Ok(text.lines().filter_map(|line| line.parse().ok()).collect())
 }
 
 /// The processes in each network namespace except this process's own.
@@ -480,6 +484,32 @@ mod tests {
         assert!(has("0.0.0.0/0", "203.0.113.9") && !has("0.0.0.0/0", "::1"));
         assert!(has("2001:db8::/32", "2001:db8:1::9") && !has("2001:db8::/32", "2001:db9::"));
         assert!(has("::/0", "::1") && !has("::1/128", "::2"));
+    }
+
+    /// A user who owns a cgroup could make it so.
+    #[test]
+    #[allow(clippy::print_stdout, reason = "says that it was skipped")]
+    fn a_threaded_cgroup_below_does_not_hide_the_others() {
+        let all = all_cgroups().unwrap_or_default();
+        let cgroup = all.join(format!("alcc-test-{}", std::process::id()));
+        let threaded = cgroup.join("threaded");
+        let made = fs::create_dir(&cgroup)
+            .and_then(|()| fs::create_dir(&threaded))
+            .and_then(|()| fs::write(threaded.join("cgroup.type"), "threaded"));
+        let mut sleep = std::process::Command::new("sleep")
+            .arg("60")
+            .spawn()
+            .unwrap();
+        let moved =
+            made.and_then(|()| fs::write(cgroup.join("cgroup.procs"), sleep.id().to_string()));
+        let found = moved.map(|()| processes(&cgroup));
+        sleep.kill().unwrap();
+        sleep.wait().unwrap();
+        let _ = fs::remove_dir(threaded).and_then(|()| fs::remove_dir(cgroup));
+        match found {
+            Ok(pids) => assert_eq!(pids.unwrap(), [sleep.id()]),
+            Err(why) => println!("skipped: needs a cgroup of version 2: {why}"),
+        }
     }
 
     #[test]

@@ -42,19 +42,23 @@ fn in_the_kernel() -> Result<(), Failure> {
     {
         return Ok(());
     }
-    if policy::roll_back()?.is_some() {
+    // Each of them is tried, whatever became of the others.
+    let policy = policy::roll_back();
+    let futures = alcc_bpf::end_futures(|_| true).map_err(bpf::failure);
+    let back = attach::give_all_back();
+    if let Ok(Some(_)) = policy {
         print("the policy has ended\n")?;
     }
-    let ended = alcc_bpf::end_futures(|_| true).map_err(bpf::failure)?;
-    for choice in ended {
+    for choice in futures.iter().flatten() {
         print(format_args!(
             "no longer for connections to come: {choice}\n"
         ))?;
     }
-    let back = attach::give_all_back()?;
-    if back > 0 {
+    if let Ok(back @ 1..) = back {
         let sockets = count(back as u64, "socket");
         print(format_args!("{sockets} given back\n"))?;
     }
-    Ok(())
+    policy?;
+    futures?;
+    back.map(drop)
 }
