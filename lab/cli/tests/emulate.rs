@@ -512,7 +512,7 @@ fn a_sandbox_starts_in_a_link_without_root() {
     }
     let dir = tempfile::tempdir().unwrap();
     // Below a folder that the other user reaches.
-    let alcc = dir.path().join("alcc");
+    let alcc = dir.path().join("alcc-lab");
     std::fs::copy(ALCC, &alcc).unwrap();
     let open = |path: &std::path::Path| {
         let all = std::os::unix::fs::PermissionsExt::from_mode(0o755);
@@ -644,15 +644,24 @@ fn networks() -> Vec<std::path::PathBuf> {
         .collect()
 }
 
-/// Neither of its two processes can be killed so that something stays: not even a program in a
-/// session of its own that ignores SIGTERM.
+/// Neither of its two processes can be killed so that something stays, nor all that have its name
+/// together with CMD: not even a program in a session of its own that ignores SIGTERM.
 #[test]
 fn sigkill_leaves_no_process_and_no_network() {
     needs_namespaces!();
-    for inner in [false, true] {
-        let script = "trap '' TERM; setsid sleep 300 & echo $!; wait";
+    let dir = tempfile::tempdir().unwrap();
+    let beside = dir.path().join("beside");
+    let outside = format!(
+        "setsid sleep 300 & echo $! > {}; {LISTENS}",
+        beside.display()
+    );
+    for killed in ["outer", "inner", "all"] {
+        // Its command line is like no other.
+        let seed = (0x5eed_0000 + u64::from(std::process::id())).to_string();
+        let script = "trap '' TERM; setsid sleep 300 & echo $! $$; wait";
         let mut child = Command::new(ALCC)
-            .args(["emulate", "--quiet", "--", "sh", "-c", script])
+            .args(["emulate", "--quiet", "--seed", &seed, "--outside", &outside])
+            .args(["--", "sh", "-c", script])
             .stdout(std::process::Stdio::piped())
             .stderr(std::process::Stdio::null())
             .spawn()
@@ -660,24 +669,40 @@ fn sigkill_leaves_no_process_and_no_network() {
         let mut line = String::new();
         let said = child.stdout.take().unwrap();
         BufReader::new(said).read_line(&mut line).unwrap();
-        let sleeps = format!("/proc/{}", line.trim());
-        let network = std::fs::read_link(format!("{sleeps}/ns/net")).unwrap();
+        let (sleeps, command) = line.trim().split_once(' ').unwrap();
+        let network = std::fs::read_link(format!("/proc/{sleeps}/ns/net")).unwrap();
         assert!(networks().contains(&network));
-        let outer = child.id().cast_signed();
+        let outer = child.id().to_string();
         let list = std::fs::read_to_string(format!("/proc/{outer}/task/{outer}/children"));
         let first = list.unwrap_or_default();
-        let killed = match first.split_whitespace().next() {
-            Some(pid) if inner => pid.parse().unwrap(),
-            _ => outer,
+        let victims = match (killed, first.split_whitespace().next()) {
+            ("all", _) => [named(&seed), vec![command.to_owned()]].concat(),
+            ("inner", Some(pid)) => vec![pid.to_owned()],
+            _ => vec![outer],
         };
-        // SAFETY: numbers only.
-        unsafe { libc::kill(killed, libc::SIGKILL) };
+        assert!(victims.len() == 1 || victims.len() >= 3, "{victims:?}");
+        let mut kill = Command::new("kill");
+        assert!(kill.arg("-9").args(victims).status().unwrap().success());
         child.wait().unwrap();
+        let left = [sleeps, std::fs::read_to_string(&beside).unwrap().trim()]
+            .map(|pid| std::path::PathBuf::from(format!("/proc/{pid}")));
         let deadline = Instant::now() + Duration::from_secs(20);
         // A process that was killed has no network any more, and is there until it is reaped.
-        while networks().contains(&network) || std::path::Path::new(&sleeps).exists() {
-            assert!(Instant::now() < deadline, "inner: {inner}");
+        while networks().contains(&network) || left.iter().any(|process| process.exists()) {
+            assert!(Instant::now() < deadline, "killed: {killed}");
             std::thread::sleep(Duration::from_millis(20));
         }
     }
+}
+
+/// The processes with this word in their command line.
+fn named(word: &str) -> Vec<String> {
+    let entries = std::fs::read_dir("/proc").unwrap().flatten();
+    let names = entries.filter(|entry| {
+        let line = std::fs::read_to_string(entry.path().join("cmdline"));
+        line.is_ok_and(|line| line.split('\0').any(|one| one == word))
+    });
+    names
+        .map(|entry| entry.file_name().into_string().unwrap())
+        .collect()
 }

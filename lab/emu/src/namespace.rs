@@ -149,6 +149,11 @@ impl Namespace {
         own.is_some() && own == id(other.fd.as_fd())
     }
 
+    /// The id of the namespace, unique while it exists: device and inode of `/proc/PID/ns/net`.
+    pub fn id(&self) -> Option<String> {
+        id(self.fd.as_fd())
+    }
+
     pub(crate) fn raw_fd(&self) -> i32 {
         self.fd.as_raw_fd()
     }

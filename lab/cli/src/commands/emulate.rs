@@ -7,6 +7,7 @@ pub(crate) mod processes;
 mod profile;
 mod summary;
 mod switches;
+mod watch;
 
 use crate::failure::{Failure, reason};
 use crate::output::{Product, note, will_be_written};
@@ -44,6 +45,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         ));
     }
     let inside = Namespace::new().map_err(Failure::usage)?;
+    processes.watch(&inside);
     let (link, log) = start(args, &place, &inside, &spec)?;
 
     let own = (link.outside_addr(), link.subnet().outside6());
@@ -69,7 +71,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
             let mut shell = Command::new("sh");
             shell
                 .args(["-c", line])
-                .env("ALCC_INSIDE", link.inside_addr().to_string());
+                .env("ALCC_INSIDE", link.inside_addr().to_string())
+                .envs(inside.id().map(|id| (watch::LINK, id)));
             Some(processes.start_server(&place.outside, shell)?)
         }
         None => None,

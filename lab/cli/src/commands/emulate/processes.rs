@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The programs at both ends: their signals, their end, and their remaining children.
+use super::watch::{self, Watch, Watched};
 use crate::failure::Failure;
 use crate::handover::Handover;
 use crate::output::note;
@@ -27,13 +28,15 @@ pub(crate) struct Processes {
     before: SigSet,
     /// The process that ends everything should this one be killed.
     guard: Option<Pid>,
+    /// What ends everything should both be killed.
+    watched: Option<Watched>,
 }
 
 /// The role of a process after the fork.
 pub(super) enum Half {
     /// The one that does the work.
     Working(Processes),
-    /// Its parent, once all has ended; how that one ended.
+    /// Its parent, or the process that watches both, once all has ended; how that one ended.
     Guard(Exit),
 }
 
@@ -49,14 +52,19 @@ impl Processes {
         Ok(Self {
             before,
             guard: None,
+            watched: None,
         })
+    }
+
+    /// As [`Self::divided`], and a third process ends everything when both are killed at once.
+    pub(super) fn guarded() -> Result<Half, Failure> {
+        Self::divided(Some(watch::pair()?))
     }
 
     /// Divides this process: the parent only waits, passes signals on, and ends what a child that
     /// was killed has left behind. The child ends everything when the parent is killed. So SIGKILL
-    /// leaves nothing, whichever of them it reaches; a PID namespace would do the same, but programs
-    /// inside would see other process numbers, and need a /proc of their own.
-    pub(super) fn guarded() -> Result<Half, Failure> {
+    /// leaves nothing, whichever of them it reaches.
+    fn divided(watch: Option<(Watched, Watch)>) -> Result<Half, Failure> {
         let guard = Self::new()?;
         let parent = getpid();
         // SAFETY: this process has one thread.
@@ -68,10 +76,21 @@ impl Processes {
                 nix::sys::prctl::set_pdeathsig(Signal::SIGTERM).map_err(failed)?;
                 Ok(Half::Working(Self {
                     guard: Some(parent),
+                    watched: watch.map(|(watched, _)| watched),
                     ..guard
                 }))
             }
             ForkResult::Parent { child } => {
+                let mut _watched = None;
+                if let Some((watched, watch)) = watch {
+                    // SAFETY: this process has one thread.
+                    if let Ok(ForkResult::Child) = unsafe { fork() } {
+                        drop(watched);
+                        watch.run(MAX_WAIT);
+                        return Ok(Half::Guard(Exit::Signal(Signal::SIGKILL as u8)));
+                    }
+                    _watched = Some(watched);
+                }
                 let exit = guard.wait(child, None);
                 guard.end(None);
                 exit.map(Half::Guard)
@@ -85,7 +104,7 @@ impl Processes {
     /// # Errors
     /// No process can be started.
     pub(crate) fn guard() -> Result<Option<ExitCode>, Failure> {
-        let working = match Self::guarded()? {
+        let working = match Self::divided(None)? {
             Half::Working(processes) => processes,
             Half::Guard(exit) => return Ok(Some(ExitCode::from(exit.status()))),
         };
@@ -98,6 +117,11 @@ impl Processes {
         }
         working.before.thread_set_mask().map_err(failed)?;
         Ok(None)
+    }
+
+    /// Names the network of CMD, whose programs end when all of `alcc-lab` is killed.
+    pub(super) fn watch(&self, inside: &Namespace) {
+        self.watched.iter().for_each(|watched| watched.name(inside));
     }
 
     fn start(
@@ -130,7 +154,7 @@ impl Processes {
         mut command: Command,
     ) -> Result<Pid, Failure> {
         let program = std::path::Path::new(command.get_program());
-        let is_nested = program.file_name() == Some("alcc".as_ref());
+        let is_nested = program.file_name() == Some("alcc-lab".as_ref());
         if !is_nested {
             let drop_ambient = || alcc_emu::drop_ambient_capabilities();
             // SAFETY: one system call, which is allowed between fork and exec.
