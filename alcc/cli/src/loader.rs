@@ -133,54 +133,114 @@ fn has_capabilities(path: &Path) -> bool {
     size > 0
 }
 
-/// Programs that request the service manager to start a server.
-const SERVICE_MANAGERS: [&str; 5] = [
-    "systemctl",
-    "systemd-run",
-    "service",
-    "invoke-rc.d",
-    "rc-service",
-];
-/// Programs that execute the program that their arguments name.
-const WRAPPERS: [&str; 10] = [
-    "sudo", "doas", "env", "nice", "ionice", "nohup", "setsid", "stdbuf", "timeout", "chrt",
-];
-
-/// The reason why a command cannot be controlled, with a fix: another process starts its server, so
-/// that the server does not get the library.
-pub(crate) fn starts_a_service(command: &[OsString]) -> Option<String> {
-    asks_a_manager(command, Path::new("/run/systemd/system").exists()).then(|| {
-        "the service manager starts the server, so it would not be controlled: \
-         put 'alcc run' into the unit (docs/operating.md, As a service), \
-         or control what runs: 'sudo alcc bpf load && sudo alcc attach --port 443 --future'"
-            .to_owned()
-    })
+/// Programs whose CMD does not get the library, because another process starts it, or because they
+/// clean its environment.
+struct Elsewhere {
+    names: &'static [&'static str],
+    /// True if that holds for these arguments.
+    applies: fn(&[OsString]) -> bool,
+    why: &'static str,
+    remedy: &'static str,
 }
 
-/// True if the command requests a service manager. With systemd, units replace the scripts of
-/// `/etc/init.d`.
-fn asks_a_manager(command: &[OsString], systemd: bool) -> bool {
-    let is_one_of = |word: &OsStr, names: &[&str]| {
-        let name = Path::new(word).file_name().and_then(OsStr::to_str);
-        name.is_some_and(|name| names.contains(&name))
-    };
+const ELSEWHERE: &[Elsewhere] = &[
+    Elsewhere {
+        names: &["systemctl", "service", "invoke-rc.d", "rc-service"],
+        applies: |_| true,
+        why: "the service manager starts the server",
+        remedy: "put 'alcc run' into the unit (docs/operating.md, As a service), or control what runs: \
+                 'sudo alcc bpf load && sudo alcc attach --port 443 --future'",
+    },
+    Elsewhere {
+        names: &["systemd-run", "run0"],
+        // In a scope the program is its own child.
+        applies: |arguments| !arguments.iter().any(|word| word == "--scope"),
+        why: "the service manager starts the program",
+        remedy: "put 'alcc run' behind it: 'systemd-run alcc run -- CMD'",
+    },
+    Elsewhere {
+        names: &[
+            "docker",
+            "docker-compose",
+            "podman",
+            "podman-compose",
+            "nerdctl",
+            "ctr",
+            "crictl",
+            "kubectl",
+            "lxc",
+            "incus",
+            "machinectl",
+        ],
+        applies: |_| true,
+        why: "a daemon (of podman: conmon) starts the processes of the container",
+        remedy: "control them by a policy for the container's cgroup (docs/policy.md) or by 'sudo alcc attach --pid N', \
+                 or make 'alcc run' the entry point (docs/recipes.md, Containers)",
+    },
+    Elsewhere {
+        names: &["at", "batch"],
+        applies: |_| true,
+        why: "the daemon atd starts the job",
+        remedy: "put 'alcc run' into the job: echo 'alcc run -- CMD' | at now",
+    },
+    Elsewhere {
+        names: &["su"],
+        // Only for root, su is an ordinary program that keeps the environment, but for a login.
+        applies: |arguments| {
+            let is_login =
+                |word: &OsString| ["-", "-l", "--login"].iter().any(|login| word == *login);
+            !nix::unistd::geteuid().is_root() || arguments.iter().any(is_login)
+        },
+        why: "it removes LD_PRELOAD from the environment of the program",
+        remedy: "put 'alcc run' behind it: 'sudo alcc run -- CMD'",
+    },
+    Elsewhere {
+        names: &["sudo", "doas", "pkexec"],
+        applies: |_| true,
+        why: "it removes LD_PRELOAD from the environment of the program",
+        remedy: "put 'alcc run' behind it: 'sudo alcc run -- CMD'",
+    },
+];
+/// Programs that execute the program that their arguments name.
+const WRAPPERS: [&str; 11] = [
+    "sudo", "doas", "pkexec", "env", "nice", "ionice", "nohup", "setsid", "stdbuf", "timeout",
+    "chrt",
+];
+
+/// The reason why the program of a command cannot be controlled, with a fix.
+pub(crate) fn started_elsewhere(command: &[OsString]) -> Option<String> {
+    let found = elsewhere(command, Path::new("/run/systemd/system").exists())?;
+    let Elsewhere { why, remedy, .. } = found;
+    Some(format!("{why}, so it would not be controlled: {remedy}"))
+}
+
+/// With systemd, units replace the scripts of `/etc/init.d`.
+fn elsewhere(command: &[OsString], systemd: bool) -> Option<&'static Elsewhere> {
+    let mut wrapper = None;
     let mut within = false;
     let mut is_value = false;
-    for word in command {
+    for (n, word) in command.iter().enumerate() {
+        let name = Path::new(word).file_name().and_then(OsStr::to_str);
+        let is_one_of = |names: &[&str]| name.is_some_and(|name| names.contains(&name));
         let is_script = systemd && Path::new(word).starts_with("/etc/init.d");
-        if is_script || is_one_of(word, &SERVICE_MANAGERS) {
-            return true;
-        }
+        let applies = |it: &&Elsewhere| is_one_of(it.names) && (it.applies)(&command[n + 1..]);
+        let found = ELSEWHERE.iter().find(applies);
         let bytes = word.as_bytes();
         let is_option = within && bytes.starts_with(b"-");
-        if is_one_of(word, &WRAPPERS) {
+        if is_script {
+            return ELSEWHERE.first();
+        } else if is_one_of(&WRAPPERS) {
+            // What it executes may be a better reason.
+            wrapper = wrapper.or(found);
             within = true;
+        } else if found.is_some() {
+            return found;
         } else if !(within && (is_option || is_value || is_argument(bytes))) {
-            return false;
+            break;
         }
         is_value = is_option;
     }
-    false
+    wrapper
 }
 
 /// A variable of env, or a time of timeout.
@@ -272,31 +332,50 @@ mod tests {
     }
 
     #[test]
-    fn a_service_manager_is_found_behind_what_starts_it() {
-        let asks = |line: &str, systemd| {
+    fn a_program_that_another_process_starts_is_found_behind_what_executes_it() {
+        let why = |line: &str, systemd| {
             let words: Vec<_> = line.split(' ').map(OsString::from).collect();
-            asks_a_manager(&words, systemd)
+            elsewhere(&words, systemd).map_or("", |it| it.why)
         };
-        for line in [
-            "systemctl start nginx",
-            "/usr/bin/systemctl start nginx",
-            "sudo systemctl start nginx",
-            "sudo -n -u root env LANG=C systemctl start nginx",
-            "nice -n 5 timeout 10s service nginx start",
-            "systemd-run nginx",
+        for (line, part) in [
+            ("systemctl start nginx", "service manager"),
+            ("/usr/bin/systemctl start nginx", "service manager"),
+            ("sudo systemctl start nginx", "service manager"),
+            (
+                "sudo -n -u root env LANG=C systemctl start nginx",
+                "service manager",
+            ),
+            (
+                "nice -n 5 timeout 10s service nginx start",
+                "service manager",
+            ),
+            ("systemd-run nginx", "service manager"),
+            ("docker run nginx", "a daemon"),
+            ("sudo podman --log-level debug run nginx", "conmon"),
+            ("machinectl shell web /usr/sbin/nginx", "a daemon"),
+            ("at now", "atd"),
+            ("sudo nginx", "LD_PRELOAD"),
+            ("sudo -u www nginx systemctl", "LD_PRELOAD"),
+            ("env A=b doas nginx", "LD_PRELOAD"),
+            ("su -l www -c nginx", "LD_PRELOAD"),
         ] {
-            assert!(asks(line, false), "{line}");
+            assert!(
+                why(line, false).contains(part) && !part.is_empty(),
+                "{line}"
+            );
         }
         for line in [
             "nginx",
-            "sudo nginx",
-            "sudo -u www nginx systemctl",
+            "nginx docker",
             "env A=b sh -c systemctl",
+            "systemd-run --scope nginx",
+            "setsid -w nginx",
         ] {
-            assert!(!asks(line, true), "{line}");
+            assert_eq!(why(line, true), "", "{line}");
         }
         for line in ["/etc/init.d/nginx start", "sudo /etc/init.d/nginx start"] {
-            assert!(asks(line, true) && !asks(line, false), "{line}");
+            assert!(why(line, true).contains("service manager"), "{line}");
+            assert!(!why(line, false).contains("service manager"), "{line}");
         }
     }
 

@@ -12,9 +12,6 @@ use alcc_socket::{Settings, Triple};
 use std::ffi::OsString;
 use std::path::Path;
 
-/// Programs that delegate their work to a process that alcc did not start.
-const STARTS_ELSEWHERE: [&str; 4] = ["docker", "podman", "nerdctl", "kubectl"];
-
 /// The run: command and settings.
 pub(crate) struct Summary<'a> {
     pub(crate) command: &'a [OsString],
@@ -69,12 +66,7 @@ impl Summary<'_> {
                 "alcc: connections to one address share one window, across all processes of this run"
             ));
         }
-        if self.starts_elsewhere() {
-            note(format_args!(
-                "alcc: {} starts programs that are not controlled: use 'alcc proxy', or 'alcc run' inside the container",
-                self.program()
-            ));
-        } else if let Some(objection) = loader::objection(&self.command[0]) {
+        if let Some(objection) = loader::objection(&self.command[0]) {
             note(objection);
         }
     }
@@ -98,9 +90,6 @@ impl Summary<'_> {
 
     /// The reason why no process has loaded the library.
     fn not_loaded(&self) -> String {
-        if self.starts_elsewhere() {
-            return "it starts programs that are not controlled: use 'alcc proxy', or 'alcc run' inside the container".to_owned();
-        }
         // It was there at the start.
         if let Err(why) = library::check(self.library) {
             return why.to_string();
@@ -111,11 +100,6 @@ impl Summary<'_> {
             "{}: use 'alcc attach' (root), or put 'alcc proxy' in front of it",
             why.unwrap_or(Missed::NotLoaded).why()
         )
-    }
-
-    fn starts_elsewhere(&self) -> bool {
-        let name = Path::new(&self.command[0]).file_name();
-        name.is_some_and(|name| STARTS_ELSEWHERE.iter().any(|known| name == *known))
     }
 
     /// Prints the summary. The exit status stays that of CMD.

@@ -908,9 +908,51 @@ fn or_plain_starts_the_server_whatever_alcc_lacks() {
 
 /// Nothing of ours would be in the server, and status 0 would hide that.
 #[test]
-fn a_command_that_asks_the_service_manager_is_answered_with_what_to_do() {
+fn a_command_whose_program_another_process_starts_is_answered_with_what_to_do() {
     let dir = tempfile::tempdir().unwrap();
-    for name in ["systemctl", "service"] {
+    for (name, parts) in [
+        (
+            "systemctl",
+            [
+                "the service manager starts the server",
+                "alcc attach --port",
+            ],
+        ),
+        (
+            "service",
+            [
+                "the service manager starts the server",
+                "alcc attach --port",
+            ],
+        ),
+        (
+            "docker",
+            [
+                "a daemon (of podman: conmon) starts the processes",
+                "policy for the container's cgroup",
+            ],
+        ),
+        (
+            "podman",
+            [
+                "a daemon (of podman: conmon) starts the processes",
+                "alcc attach --pid",
+            ],
+        ),
+        (
+            "machinectl",
+            ["starts the processes of the container", "alcc attach --pid"],
+        ),
+        (
+            "systemd-run",
+            [
+                "the service manager starts the program",
+                "systemd-run alcc run -- CMD",
+            ],
+        ),
+        ("at", ["atd starts the job", "put 'alcc run' into the job"]),
+        ("sudo", ["it removes LD_PRELOAD", "sudo alcc run -- CMD"]),
+    ] {
         let manager = dir.path().join(name);
         std::fs::copy("/bin/true", &manager).unwrap();
         let manager = manager.display().to_string();
@@ -921,10 +963,7 @@ fn a_command_that_asks_the_service_manager_is_answered_with_what_to_do() {
             let said = text(&done.stderr);
             assert_eq!(done.status.code(), Some(2), "{said}");
             assert_eq!(said.lines().count(), 1, "{said}");
-            for part in [
-                "the service manager starts the server",
-                "alcc attach --port",
-            ] {
+            for part in parts {
                 assert!(said.contains(part), "{said}");
             }
         }

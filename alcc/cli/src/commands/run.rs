@@ -215,7 +215,7 @@ impl Prepared {
 }
 
 fn check_command(command: &[OsString]) -> Result<(), Failure> {
-    loader::starts_a_service(command).map_or(Ok(()), |why| {
+    loader::started_elsewhere(command).map_or(Ok(()), |why| {
         Err(Failure::usage(format!(
             "run {}: {why}",
             command[0].to_string_lossy()

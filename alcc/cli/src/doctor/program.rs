@@ -20,7 +20,7 @@ pub(crate) fn examine(words: &[OsString]) -> Vec<Finding> {
         let means = hindrance(&name, &refusal(command));
         return vec![Finding::new("program", State::Stops, name, means)];
     };
-    if let Some(why) = loader::starts_a_service(words) {
+    if let Some(why) = loader::started_elsewhere(words) {
         return vec![Finding::new("program", State::Stops, name, why)];
     }
     let mut findings = vec![reach(command, &path)];
