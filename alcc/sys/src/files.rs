@@ -211,6 +211,22 @@ impl Folder {
         open_at(&self.folder, name, flags | follow)
     }
 
+    /// Creates or opens the file with this flag, too.
+    fn open_to_write(&self, flag: libc::c_int) -> io::Result<File> {
+        let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_NONBLOCK | flag;
+        let file = self.open(flags).map_err(|e| match e.raw_os_error() {
+            Some(libc::ENXIO) => io::Error::other(
+                "it is a socket, or a FIFO that no program reads: start its reader first",
+            ),
+            _ => e,
+        })?;
+        // SAFETY: numbers only; the descriptor is open.
+        if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETFL, flag & libc::O_APPEND) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(file)
+    }
+
     /// Removes the name if it still belongs to this socket.
     fn remove_socket(&self, identity: (u64, u64)) -> io::Result<()> {
         let fd = self.folder.as_raw_fd();
@@ -254,19 +270,20 @@ pub fn create_folders(path: &Path) -> io::Result<()> {
 }
 
 /// Creates a file, or truncates an existing one. Symbolic links are followed as in [`Folder::of`], the last part, too.
+/// It never waits for the reader of a FIFO; writing waits.
 ///
 /// # Errors
-/// The errors of [`Folder::of`].
+/// The errors of [`Folder::of`]; no program reads the FIFO.
 pub fn create(path: &Path) -> io::Result<File> {
-    Folder::behind(path)?.open(libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC)
+    Folder::behind(path)?.open_to_write(libc::O_TRUNC)
 }
 
 /// The same, but an existing file is kept, and written at its end.
 ///
 /// # Errors
-/// The errors of [`Folder::of`].
+/// The errors of [`create`].
 pub fn create_or_append(path: &Path) -> io::Result<File> {
-    Folder::behind(path)?.open(libc::O_WRONLY | libc::O_CREAT | libc::O_APPEND)
+    Folder::behind(path)?.open_to_write(libc::O_APPEND)
 }
 
 /// Opens a file of this user for overwriting, and creates it if it does not exist. It never waits for a FIFO.
@@ -581,6 +598,34 @@ mod tests {
             std::os::unix::fs::chown(&folder, Some(4242), None).unwrap();
             create(&at("link")).unwrap_err();
             assert_eq!(fs::read(at("file")).unwrap(), b"important");
+        }
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn a_fifo_is_written_if_somebody_reads_it_and_else_refused_at_once() {
+        let folder = folder("fifo");
+        let fifo = folder.join("fifo");
+        let name = CString::new(fifo.to_str().unwrap()).unwrap();
+        // SAFETY: a text that ends with a zero byte, and a mode.
+        assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
+        for open in [create, create_or_append] {
+            let why = open(&fifo).unwrap_err().to_string();
+            assert!(why.contains("no program reads"), "{why}");
+            let reading = std::thread::spawn({
+                let fifo = fifo.clone();
+                move || fs::read(fifo).unwrap().len()
+            });
+            let mut file = loop {
+                match open(&fifo) {
+                    Ok(file) => break file,
+                    Err(_) => std::thread::yield_now(),
+                }
+            };
+            // More than a pipe holds: writing waits.
+            io::Write::write_all(&mut file, &[0; 1 << 20]).unwrap();
+            drop(file);
+            assert_eq!(reading.join().unwrap(), 1 << 20);
         }
         fs::remove_dir_all(folder).unwrap();
     }

@@ -231,34 +231,45 @@ pub fn format_mahimahi_line(out: &mut impl Write, line: &Line) -> fmt::Result {
 /// # Errors
 /// [`LogError`] for the first invalid line. Unknown header fields are skipped.
 pub fn parse(text: &str) -> Result<(Header, Vec<Line>), LogError> {
-    let mut header = Header::default();
+    let mut parser = Parser::default();
     let mut lines = Vec::new();
-    let mut first = true;
-    for (number, line) in (1..).zip(text.split_terminator('\n')) {
+    // Also of an empty text the first line is checked.
+    let first = text.split_terminator('\n').next().unwrap_or_default();
+    let rest = text.split_terminator('\n').skip(1);
+    for line in std::iter::once(first).chain(rest) {
+        lines.extend(parser.line(line)?);
+    }
+    Ok((parser.header, lines))
+}
+
+/// Reads a log line by line, for logs of any length.
+#[derive(Default)]
+pub struct Parser {
+    /// The header as far as it was read.
+    pub header: Header,
+    /// Number of lines so far.
+    lines: usize,
+}
+
+impl Parser {
+    /// Reads the next line, without its line break; `None` for a line of the header.
+    ///
+    /// # Errors
+    /// The line is invalid.
+    pub fn line(&mut self, line: &str) -> Result<Option<Line>, LogError> {
+        self.lines += 1;
         let fail = |what| LogError {
-            line: number,
+            line: self.lines,
             what,
             found: line.chars().take(60).collect(),
         };
-        if first {
-            first = false;
-            if line != FIRST_LINE {
-                return Err(fail("not a packet log, which begins '# alcc packet log 1'"));
-            }
-        } else if let Some(comment) = line.strip_prefix("# ") {
-            header.read(comment).map_err(fail)?;
-        } else {
-            lines.push(parse_line(line).map_err(fail)?);
+        match (self.lines, line.strip_prefix("# ")) {
+            (1, _) if line == FIRST_LINE => Ok(None),
+            (1, _) => Err(fail("not a packet log, which begins '# alcc packet log 1'")),
+            (_, Some(comment)) => self.header.read(comment).map(|()| None).map_err(fail),
+            (_, None) => parse_line(line).map(Some).map_err(fail),
         }
     }
-    if first {
-        return Err(LogError {
-            line: 1,
-            what: "not a packet log, which begins '# alcc packet log 1'",
-            found: String::new(),
-        });
-    }
-    Ok((header, lines))
 }
 
 impl Header {

@@ -126,6 +126,12 @@ fn a_short_file_costs_little_whatever_its_times() {
     ] {
         std::fs::write(dir.path().join(name), content).unwrap();
     }
+    let log = "# alcc packet log 1\n1.000 - 1500 0.500 0 1\n".to_owned();
+    std::fs::write(
+        dir.path().join("log"),
+        log + &"2.000 # 1500\n".repeat(3_000_000),
+    )
+    .unwrap();
     // Silence costs nothing however many rows it has.
     std::fs::write(dir.path().join("silent"), "0\n".repeat(4_000_000) + "12\n").unwrap();
     for (line, status) in [
@@ -134,6 +140,7 @@ fn a_short_file_costs_little_whatever_its_times() {
         ("trace stats long --json", 0),
         ("trace plot long", 0),
         ("trace plot long --predict", 0),
+        ("trace plot log", 0),
         ("trace plot long --bin 1ms", 2),
         ("trace convert long --to rates", 2),
         ("trace convert long --to rates --bin 1h", 0),
@@ -160,6 +167,34 @@ fn a_short_file_costs_little_whatever_its_times() {
             kb * 1024 < 64_000_000 + 4 * size,
             "{line}: {kb} kB of memory for {size} bytes"
         );
+    }
+}
+
+/// Otherwise a server would not start, or a command not end.
+#[test]
+fn an_output_that_is_a_fifo_without_a_reader_is_refused_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    nix::unistd::mkfifo(&dir.path().join("fifo"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+    for line in [
+        "run --json-out fifo -- true",
+        "trial --json-out fifo -- true",
+        "sim --link 12mbit --duration 1s --flow cubic --pcap fifo",
+        "trace synth lte --output fifo",
+        "trace plot lte --output fifo",
+        "emulate --json-out fifo -- true",
+        "emulate --log fifo --down 12mbit -- true",
+    ] {
+        if line.starts_with("emulate --log") {
+            nix::unistd::mkfifo(&dir.path().join("fifo.down"), nix::sys::stat::Mode::S_IRWXU)
+                .unwrap();
+        }
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("exec timeout 20 {} {line}", of(line))]);
+        let done = command.current_dir(dir.path()).output().unwrap();
+        let said = String::from_utf8_lossy(&done.stderr);
+        println!("{line}: {:?}: {said}", done.status.code());
+        assert_eq!(done.status.code(), Some(2), "{line}: {said}");
+        assert!(said.contains("no program reads"), "{line}: {said}");
     }
 }
 
