@@ -54,8 +54,12 @@ impl Disk {
     }
 }
 
-/// The free space of the file system of `file` beyond the reserve, bytes.
-fn room(file: &File) -> Result<u64, String> {
+/// The free space of the file system of `file`, a file or folder, beyond the reserve that is left to
+/// others, bytes.
+///
+/// # Errors
+/// There is none.
+pub fn room(file: &File) -> Result<u64, String> {
     // If this fails, writing will report the error.
     let Ok(about) = fstatvfs(file) else {
         return Ok(LOOK_EVERY);

@@ -36,6 +36,7 @@ pub use answer::{Answer, Verdict};
 pub use clock::{clock_digest, new_session};
 pub use counter::Counter;
 pub use header::{Header, Kind};
+pub use keeping::room;
 pub use progress::Progress;
 pub use reader::{Reader, Sink, Wrong};
 pub use sessions::Sessions;

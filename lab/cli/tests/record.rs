@@ -446,6 +446,45 @@ fn a_client_that_is_interrupted_keeps_its_part_and_the_listener_the_other() {
     assert!(trace(&dir.path().join("there/x/up.trace")).len() > 50);
 }
 
+/// The second recording does not fit beside the first, and the third is short enough.
+#[test]
+fn the_space_of_all_recordings_is_bounded() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).display().to_string();
+    let limits = [
+        "--max-total",
+        "30kB",
+        "--count",
+        "3",
+        "--out",
+        &path("there"),
+    ];
+    let mut listener = Listener::start(None, &limits);
+    let host = format!("127.0.0.1:{}", listener.port);
+    for (label, duration) in [("a", "500ms"), ("b", "2s"), ("c", "100ms")] {
+        let out = path(label);
+        let steady = [
+            &host, "--mode", "constant", "--down", "5mbit", "--up", "5mbit",
+        ];
+        let more = [
+            "--warm-up",
+            "0s",
+            "--duration",
+            duration,
+            "--label",
+            label,
+            "--out",
+            &out,
+        ];
+        let done = alcc(&[&steady[..], &more].concat()).output().unwrap();
+        assert!(done.status.success(), "{}", said(&done));
+    }
+    assert_eq!(listener.child.wait().unwrap().code(), Some(1));
+    let there = dir.path().join("there");
+    assert!(there.join("a/up.trace").exists() && there.join("c/up.trace").exists());
+    assert!(!there.join("b").exists());
+}
+
 #[test]
 fn what_cannot_be_is_said_in_one_line() {
     let dir = tempfile::tempdir().unwrap();

@@ -11,6 +11,7 @@ use alcc_results::percentile;
 use alcc_trace::{Trace, TraceError};
 use alcc_units::{Span, Time};
 use serde_json::{Value, json};
+use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
@@ -33,6 +34,28 @@ pub struct Recording {
     pub own: Recorded,
     /// On a client: the listener's record.
     pub other: Option<Recorded>,
+}
+
+/// A file that takes this many bytes more.
+struct Limited<'a> {
+    file: File,
+    left: &'a mut u64,
+}
+
+impl Write for Limited<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let length = bytes.len() as u64;
+        if length > *self.left {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        self.file.write_all(bytes)?;
+        *self.left -= length;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
 }
 
 impl Recording {
@@ -159,23 +182,42 @@ impl Recording {
     }
 
     /// Writes the available data into a folder that it creates: `down.trace`, `up.trace`,
-    /// `delays.csv`, `summary.json`.
+    /// `delays.csv`, `summary.json`; at most `room` bytes. Returns their size.
     ///
     /// # Errors
-    /// The file that could not be written, with the error.
-    pub fn write(&self, folder: &Path) -> Result<Vec<PathBuf>, (PathBuf, io::Error)> {
+    /// The file that could not be written, with the error; `StorageFull` beyond `room`. Then no file
+    /// of the recording stays.
+    pub fn write(&self, folder: &Path, room: u64) -> Result<u64, (PathBuf, io::Error)> {
         alcc_sys::create_folders(folder).map_err(|e| (folder.to_owned(), e))?;
-        let mut written = Vec::new();
+        let mut made = Vec::new();
+        let written = self.write_files(folder, room, &mut made);
+        if written.is_err() {
+            for path in made {
+                let _ = std::fs::remove_file(path);
+            }
+            // Only if it is empty.
+            let _ = std::fs::remove_dir(folder);
+        }
+        written
+    }
+
+    fn write_files(
+        &self,
+        folder: &Path,
+        room: u64,
+        made: &mut Vec<PathBuf>,
+    ) -> Result<u64, (PathBuf, io::Error)> {
+        let mut left = room;
         let mut file = |name: &str, fill: &dyn Fn(&mut dyn Write) -> io::Result<()>| {
             let path = folder.join(name);
             let result = alcc_sys::create(&path).and_then(|file| {
-                let mut to = BufWriter::new(file);
+                made.push(path.clone());
+                let left = &mut left;
+                let mut to = BufWriter::new(Limited { file, left });
                 fill(&mut to)?;
                 to.flush()
             });
-            result.map_err(|e| (path.clone(), e))?;
-            written.push(path);
-            Ok(())
+            result.map_err(|e| (path, e))
         };
         for dir in Dir::BOTH {
             if let Some(Ok(trace)) = self.trace(dir) {
@@ -184,7 +226,7 @@ impl Recording {
         }
         file("delays.csv", &|to| self.write_delays(to))?;
         file("summary.json", &|to| writeln!(to, "{:#}", self.to_json()))?;
-        Ok(written)
+        Ok(room - left)
     }
 
     /// The summary.

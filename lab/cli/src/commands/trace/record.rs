@@ -9,7 +9,7 @@ use crate::progress::{Bar, stop_flag};
 use alcc_link::Dir;
 use alcc_record::session::{Phase, Session};
 use alcc_record::{Event, Limits, Listener, Mode, RecordError, Recording, Request};
-use alcc_units::{Span, Time};
+use alcc_units::{Bytes, Span, Time};
 pub(crate) use args::Args;
 use folder::Folder;
 use std::io::ErrorKind;
@@ -55,7 +55,7 @@ fn record(args: &Args, host: &str) -> Result<ExitCode, Failure> {
     })
     .map_err(failure)?;
     drop(bar);
-    let folder = folder.write(&recording)?;
+    let (folder, _) = folder.write(&recording, u64::MAX)?;
     tell(args, &recording, &folder)?;
     if recording.is_complete() {
         return Ok(ExitCode::SUCCESS);
@@ -84,6 +84,7 @@ fn listen(args: &Args) -> Result<ExitCode, Failure> {
     ));
     let mut bar = Bar::new();
     let mut first = None;
+    let mut left = args.max_total.map_or(u64::MAX, Bytes::get);
     listener
         .run(
             args.count.map(NonZeroU64::get),
@@ -105,8 +106,9 @@ fn listen(args: &Args) -> Result<ExitCode, Failure> {
                     &format!("{label}: {}", said(session, now)),
                 ),
                 Event::Closed(recording) => {
-                    let result = parent.inside(&recording.label).write(&recording);
-                    let told = result.and_then(|folder| {
+                    let result = parent.inside(&recording.label).write(&recording, left);
+                    let told = result.and_then(|(folder, bytes)| {
+                        left = left.saturating_sub(bytes);
                         if !recording.is_complete() {
                             note(format_args!(
                                 "{} ({}): {}; data received until then is in {}",

@@ -4,7 +4,7 @@ use crate::failure::Failure;
 use alcc_pipe::{Target, cleartext};
 use alcc_record::plan::{IPV4_OVERHEAD, IPV6_OVERHEAD};
 use alcc_record::{Load, Mode, Plan};
-use alcc_units::{Rate, Span, positive};
+use alcc_units::{Bytes, Rate, Span, positive};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::num::{NonZeroU64, NonZeroUsize};
 use std::path::PathBuf;
@@ -103,6 +103,12 @@ pub(crate) struct Args {
     /// With --listen: maximum length of a recording, warm-up included
     #[arg(long, hide_short_help = true, default_value = "15min", value_name = "TIME", value_parser = positive::<Span>)]
     pub(super) max_duration: Span,
+    /// With --listen: maximum size of all recordings [default: unlimited]
+    ///
+    /// One that does not fit is not kept. In any case 5 % of the file system, at most 1 GiB, are left
+    /// free.
+    #[arg(long, hide_short_help = true, value_name = "BYTES", value_parser = positive::<Bytes>, requires = "listen")]
+    pub(super) max_total: Option<Bytes>,
     /// Folder to write into [default: recording]
     ///
     /// With --listen the default is recordings, with a folder for each NAME.

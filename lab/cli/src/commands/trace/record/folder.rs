@@ -2,6 +2,8 @@
 //! Folder and files of a recording.
 use crate::failure::{Failure, reason};
 use alcc_record::Recording;
+use std::fs::File;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 /// The folder of a recording. No recording is ever overwritten.
@@ -51,15 +53,27 @@ impl Folder {
         Ok(())
     }
 
-    pub(super) fn write(self, recording: &Recording) -> Result<PathBuf, Failure> {
-        recording.write(&self.0).map_err(|(path, e)| {
-            Failure::failed(format!(
-                "write the recording to {}: {}",
-                path.display(),
-                reason(&e)
-            ))
+    /// Writes a recording, at most `most` bytes, and leaves a reserve of the disk to others. Returns
+    /// the folder, and the bytes.
+    pub(super) fn write(self, recording: &Recording, most: u64) -> Result<(PathBuf, u64), Failure> {
+        let failed = |path: &Path, why: &dyn std::fmt::Display| {
+            Failure::failed(format!("write the recording to {}: {why}", path.display()))
+        };
+        alcc_sys::create_folders(&self.0).map_err(|e| failed(&self.0, &reason(&e)))?;
+        let opened = File::open(&self.0).map_err(|e| failed(&self.0, &reason(&e)))?;
+        let room = alcc_transfer::room(&opened).map_err(|why| {
+            let _ = std::fs::remove_dir(&self.0);
+            failed(&self.0, &why)
         })?;
-        Ok(self.0)
+        let written = recording.write(&self.0, room.min(most));
+        let bytes = written.map_err(|(path, e)| match e.kind() {
+            ErrorKind::StorageFull if most < room => {
+                let why = format!("{most} bytes of --max-total are left: raise it, or remove recordings and start again");
+                failed(&path, &why)
+            }
+            _ => failed(&path, &reason(&e)),
+        })?;
+        Ok((self.0, bytes))
     }
 }
 
