@@ -261,6 +261,12 @@ fn what_leads_out_of_an_archive_is_refused() {
     };
     let trace = at.join("s/walk.down").display().to_string();
     let absolute = format!("sed -i 's#traces/0/walk.down#{trace}#' y/study.toml");
+    // The archive says which study it has, so its maker can change both.
+    let around = format!(
+        "old=$(sha256sum <y/study.toml | cut -c1-64)
+         sed -i 's#traces/0/walk.down#traces/../../../../../../..{trace}#' y/study.toml
+         sed -i s/$old/$(sha256sum <y/study.toml | cut -c1-64)/ y/results/results.json"
+    );
     let unnamed = "sed -i 's#\"study.toml\"#\"other\"#' y/results/results.json";
     for (script, says) in [
         (
@@ -273,6 +279,7 @@ fn what_leads_out_of_an_archive_is_refused() {
         ),
         ("rm y/traces/0/walk.down", "traces/0/walk.down is not in it"),
         (&absolute, "study.toml"),
+        (&around, "is not in the archive"),
         (unnamed, "does not say with which study.toml"),
     ] {
         shell(&format!(
@@ -282,6 +289,17 @@ fn what_leads_out_of_an_archive_is_refused() {
         let error = text(&output.stderr);
         assert!(!output.status.success(), "{script}");
         assert!(error.contains(says), "{script}: {error}");
+        assert_eq!(error.trim_end().lines().count(), 1, "{error}");
+    }
+    // Short archives that would fill a disk.
+    for script in [
+        "gzip -c x.tar >y.tar",
+        "rm -rf y; mkdir y; tar -xf x.tar -C y; truncate -s 1G y/up; tar -Scf y.tar -C y .",
+    ] {
+        shell(script);
+        let output = lab(at, "bundle --check y.tar");
+        let error = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{script}: {error}");
         assert_eq!(error.trim_end().lines().count(), 1, "{error}");
     }
     // A name with a colon is not a host.

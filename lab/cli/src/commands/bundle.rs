@@ -10,10 +10,13 @@ use alcc_cc::Registry;
 use alcc_live::board::{self, Backend, Plan};
 use alcc_live::{Link, PathDefaults, Results, Row, Side, input_files};
 use alcc_results::scenario::{self, StudyOptions};
+use nix::sys::resource::{Resource, setrlimit};
+use nix::sys::signal::{SigHandler, Signal, signal};
 use serde_json::Value;
 use std::fmt::Write as _;
-use std::fs;
+use std::fs::{self, File};
 use std::io::ErrorKind;
+use std::os::unix::process::CommandExt;
 use std::path::{Component, Path, PathBuf};
 use std::process::{Command, ExitCode};
 
@@ -178,18 +181,27 @@ fn collect(study: Study, folder: &Path) -> Result<(), Failure> {
 fn measure(args: &Args, folder: &Path) -> Result<Results, Failure> {
     let registry = algorithms();
     let study = Study::of(Some(&folder.join(STUDY)), &[], &StudyOptions::default())?;
+    let must_be_inside = |file: &Path| match is_inside(file, folder) {
+        true => Ok(()),
+        false => Err(Failure::usage(format!(
+            "{STUDY}: {} is not in the archive: name a file in it by a relative path",
+            file.display()
+        ))),
+    };
+    // Before anything is read.
+    let named = study.traces.iter().map(|(path, _)| path.as_path());
+    let up = study.options.up.as_ref().map(|up| Path::new(&up.text));
+    named
+        .chain(up)
+        .filter(|path| path.exists())
+        .try_for_each(must_be_inside)?;
     let found = study.links()?;
     let files: Vec<PathBuf> = found
         .links
         .iter()
         .flat_map(|link| link.files.clone())
         .collect();
-    if let Some(file) = files.iter().find(|file| !file.starts_with(folder)) {
-        return Err(Failure::usage(format!(
-            "{STUDY}: {} is not in the archive: name a file in it by a relative path",
-            file.display()
-        )));
-    }
+    files.iter().try_for_each(|file| must_be_inside(file))?;
     let plan = Plan {
         links: found.links,
         schemes: study.schemes(&registry, &[Side::Simulated])?,
@@ -217,12 +229,26 @@ fn measure(args: &Args, folder: &Path) -> Result<Results, Failure> {
 fn check(args: &Args, folder: &Path) -> Result<ExitCode, Failure> {
     let archive = args.what.display();
     let wrong = |why: String| Failure::usage(format!("read {archive}: {why}"));
+    let file = File::open(&args.what).map_err(|e| wrong(reason(&e)))?;
+    let about = file.metadata().map_err(|e| wrong(reason(&e)))?;
+    if !about.is_file() {
+        return Err(wrong("it is not a regular file".to_owned()));
+    }
     let mut tar = Command::new("tar");
-    // Without --force-local, tar takes a name with a colon for a remote host.
-    tar.args(["--force-local", "-xf"])
-        .arg(&args.what)
-        .arg("-C")
-        .arg(folder);
+    // Compressed or with holes, a short archive could fill the disk: tar guesses no compression of its
+    // standard input, and writes no file that is longer than the archive.
+    tar.args(["--no-same-owner", "--no-same-permissions", "-xf", "-", "-C"])
+        .arg(folder)
+        .stdin(file);
+    let most = about.len();
+    // SAFETY: two system calls, which are allowed between fork and exec; no function is installed.
+    unsafe {
+        tar.pre_exec(move || {
+            // So that tar says which file it is.
+            signal(Signal::SIGXFSZ, SigHandler::SigIgn)?;
+            Ok(setrlimit(Resource::RLIMIT_FSIZE, most, most)?)
+        });
+    }
     output(&mut tar, &format!("read {archive}"))?;
     only_files(folder).map_err(wrong)?;
     let text = read_text(&folder.join(RESULTS).join("results.json"))
@@ -236,11 +262,8 @@ fn check(args: &Args, folder: &Path) -> Result<ExitCode, Failure> {
     }
     for file in &before.about.files {
         let path = Path::new(&file.path);
-        let is_inside = path
-            .components()
-            .all(|part| matches!(part, Component::Normal(_)));
         let inside = folder.join(path);
-        if !is_inside || !inside.is_file() {
+        if !is_inside(&inside, folder) || !inside.is_file() {
             return Err(wrong(format!("{} is not in it", file.path)));
         }
         if (input_files([inside]).iter()).all(|here| here.sha256 != file.sha256) {
@@ -273,6 +296,12 @@ fn check(args: &Args, folder: &Path) -> Result<ExitCode, Failure> {
     Err(Failure::failed(format!(
         "{count} of {all} rows differ from those in {archive}"
     )))
+}
+
+/// True if a path leads into the folder, without a way out of it.
+fn is_inside(path: &Path, folder: &Path) -> bool {
+    let rest = path.strip_prefix(folder).map(Path::components);
+    rest.is_ok_and(|mut rest| rest.all(|part| matches!(part, Component::Normal(_))))
 }
 
 /// Refuses archives with anything but files and folders: archives are untrusted, a link could lead out
