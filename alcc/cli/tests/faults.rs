@@ -296,7 +296,7 @@ fn connections_go_on_while_the_librarys_thread_is_stopped() {
     }
 }
 
-/// It has a lock then that a write needs. Not covered: the call in which it opens an epoll gate.
+/// It has a lock then that a write needs. Not covered: the call in which it opens an epoll gate (SECURITY.md).
 #[test]
 fn connections_go_on_while_the_librarys_thread_is_stopped_in_its_work() {
     if peer().is_none() {

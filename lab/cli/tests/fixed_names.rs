@@ -59,7 +59,7 @@ alcc policy rollback
 alcc off
 alcc bpf
 alcc bpf load
-    --door --group --json
+    --door --group --json --users
 alcc bpf status
     --json
 alcc bpf unload
@@ -110,7 +110,7 @@ alcc-lab trace plot
     --predict --bin --seed --output
 alcc-lab trace record
     --listen --mode --duration --warm-up --down --up --size --interval --limit --label --bind
-    --patience --together --count --sessions --max-duration --out --insecure --json
+    --patience --together --count --sessions --max-duration --max-total --out --insecure --json
 alcc-lab compare
     --sim --emu --traces --schemes --cross --native --under --plugin --duration --runs --seed --rtt
     --queue --loss --loss-up --up --start --settle --jobs --out --csv --figure --panels --log
@@ -338,7 +338,7 @@ ALCC_NEEDS_STRICT ALCC_REPORT_ROOM
 
 /// Environment variables that the program, the preload library and the C library read or set.
 const ENVIRONMENT: &str = "
-ALCC_CC ALCC_CONTROL ALCC_DEBUG ALCC_EMULATED ALCC_EMULATE_DEVICE ALCC_EMULATE_LEAF ALCC_EMULATE_LEVEL
+ALCC_CC ALCC_CONTROL ALCC_DEBUG ALCC_EMULATED ALCC_EMULATE_DEVICE ALCC_EMULATE_LEAF ALCC_EMULATE_LEVEL ALCC_EMULATE_LINK
 ALCC_EMULATE_NET ALCC_ENFORCE ALCC_EXCEPT ALCC_FAULT ALCC_FEEDBACK ALCC_INSIDE ALCC_JAR ALCC_LOG
 ALCC_LOOPBACK ALCC_NGINX ALCC_ONLY ALCC_OUTBOUND ALCC_OUTSIDE ALCC_OUTSIDE6 ALCC_PLUGIN ALCC_PRELOAD
 ALCC_QUEUE ALCC_REPORT ALCC_RULES ALCC_SEED ALCC_SHARE ALCC_TRACES ALCC_UNDER

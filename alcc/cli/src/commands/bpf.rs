@@ -54,7 +54,7 @@ struct Load {
     /// their earlier control.
     #[arg(long, value_name = "G", value_parser = group)]
     group: Option<u32>,
-    /// Who may choose the other controls: all users, or root alone
+    /// Users who may choose the other controls: all, or root alone
     ///
     /// The kernel enforces it: without CAP_NET_ADMIN, TCP_CONGESTION then fails with EPERM. Root may
     /// still choose them for everybody, by 'alcc attach' or a policy. At first all users may.

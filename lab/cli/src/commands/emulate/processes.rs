@@ -28,7 +28,7 @@ pub(crate) struct Processes {
     before: SigSet,
     /// The process that ends everything should this one be killed.
     guard: Option<Pid>,
-    /// What ends everything should both be killed.
+    /// The connection to the process that ends everything if both are killed.
     watched: Option<Watched>,
 }
 

@@ -98,7 +98,7 @@ fn rounded(delay: Span) -> Span {
     Span::from_nanos(ns >> cut << cut)
 }
 
-/// What happened in each interval.
+/// The events of each interval.
 struct Bins {
     /// Bytes that departed.
     departed: Vec<u64>,
