@@ -10,15 +10,12 @@ use alcc_cc::Registry;
 use alcc_live::board::{self, Backend, Plan};
 use alcc_live::{Link, PathDefaults, Results, Row, Side, input_files};
 use alcc_results::scenario::{self, StudyOptions};
-use nix::sys::resource::{Resource, setrlimit};
-use nix::sys::signal::{SigHandler, Signal, signal};
 use serde_json::Value;
 use std::fmt::Write as _;
 use std::fs::{self, File};
-use std::io::ErrorKind;
-use std::os::unix::process::CommandExt;
+use std::io::{self, Error, ErrorKind};
 use std::path::{Component, Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 
 /// Names in an archive: the study, and the folder of its results.
 const STUDY: &str = "study.toml";
@@ -82,25 +79,8 @@ fn make(args: &Args, folder: &Path, out: &Path) -> Result<ExitCode, Failure> {
     }
     board::write(&results, &folder.join(RESULTS)).map_err(Failure::failed)?;
     failed_runs(&results)?;
-    // The same bytes for the same study.
-    let constant = [
-        "--sort=name",
-        "--mtime=@0",
-        "--owner=0",
-        "--group=0",
-        "--numeric-owner",
-    ];
-    let mut tar = Command::new("tar");
-    tar.args(constant)
-        .arg("-C")
-        .arg(folder)
-        .args(["-c", STUDY, RESULTS]);
-    tar.args(
-        ["traces", "up"]
-            .iter()
-            .filter(|name| folder.join(name).exists()),
-    );
-    let bytes = output(&mut tar, &format!("write {}", out.display()))?;
+    let bytes =
+        packed(folder).map_err(|why| Failure::usage(format!("pack {}: {why}", out.display())))?;
     let rows = results.flows.len();
     Product::open(Some(out))?.fill(|to| to.write_all(&bytes))?;
     print(format!(
@@ -181,27 +161,18 @@ fn collect(study: Study, folder: &Path) -> Result<(), Failure> {
 fn measure(args: &Args, folder: &Path) -> Result<Results, Failure> {
     let registry = algorithms();
     let study = Study::of(Some(&folder.join(STUDY)), &[], &StudyOptions::default())?;
-    let must_be_inside = |file: &Path| match is_inside(file, folder) {
-        true => Ok(()),
-        false => Err(Failure::usage(format!(
-            "{STUDY}: {} is not in the archive: name a file in it by a relative path",
-            file.display()
-        ))),
-    };
-    // Before anything is read.
-    let named = study.traces.iter().map(|(path, _)| path.as_path());
-    let up = study.options.up.as_ref().map(|up| Path::new(&up.text));
-    named
-        .chain(up)
-        .filter(|path| path.exists())
-        .try_for_each(must_be_inside)?;
     let found = study.links()?;
     let files: Vec<PathBuf> = found
         .links
         .iter()
         .flat_map(|link| link.files.clone())
         .collect();
-    files.iter().try_for_each(|file| must_be_inside(file))?;
+    if let Some(file) = files.iter().find(|file| !file.starts_with(folder)) {
+        return Err(Failure::usage(format!(
+            "{STUDY}: {} is not in the archive: name a file in it by a relative path",
+            file.display()
+        )));
+    }
     let plan = Plan {
         links: found.links,
         schemes: study.schemes(&registry, &[Side::Simulated])?,
@@ -229,28 +200,7 @@ fn measure(args: &Args, folder: &Path) -> Result<Results, Failure> {
 fn check(args: &Args, folder: &Path) -> Result<ExitCode, Failure> {
     let archive = args.what.display();
     let wrong = |why: String| Failure::usage(format!("read {archive}: {why}"));
-    let file = File::open(&args.what).map_err(|e| wrong(reason(&e)))?;
-    let about = file.metadata().map_err(|e| wrong(reason(&e)))?;
-    if !about.is_file() {
-        return Err(wrong("it is not a regular file".to_owned()));
-    }
-    let mut tar = Command::new("tar");
-    // Compressed or with holes, a short archive could fill the disk: tar guesses no compression of its
-    // standard input, and writes no file that is longer than the archive.
-    tar.args(["--no-same-owner", "--no-same-permissions", "-xf", "-", "-C"])
-        .arg(folder)
-        .stdin(file);
-    let most = about.len();
-    // SAFETY: two system calls, which are allowed between fork and exec; no function is installed.
-    unsafe {
-        tar.pre_exec(move || {
-            // So that tar says which file it is.
-            signal(Signal::SIGXFSZ, SigHandler::SigIgn)?;
-            Ok(setrlimit(Resource::RLIMIT_FSIZE, most, most)?)
-        });
-    }
-    output(&mut tar, &format!("read {archive}"))?;
-    only_files(folder).map_err(wrong)?;
+    unpack(&args.what, folder).map_err(wrong)?;
     let text = read_text(&folder.join(RESULTS).join("results.json"))
         .map_err(|e| wrong(format!("{RESULTS}/results.json in it: {}", reason(&e))))?;
     let before: Results = serde_json::from_str(&text)
@@ -263,7 +213,7 @@ fn check(args: &Args, folder: &Path) -> Result<ExitCode, Failure> {
     for file in &before.about.files {
         let path = Path::new(&file.path);
         let inside = folder.join(path);
-        if !is_inside(&inside, folder) || !inside.is_file() {
+        if !is_inside(path) || !inside.is_file() {
             return Err(wrong(format!("{} is not in it", file.path)));
         }
         if (input_files([inside]).iter()).all(|here| here.sha256 != file.sha256) {
@@ -298,32 +248,80 @@ fn check(args: &Args, folder: &Path) -> Result<ExitCode, Failure> {
     )))
 }
 
-/// True if a path leads into the folder, without a way out of it.
-fn is_inside(path: &Path, folder: &Path) -> bool {
-    let rest = path.strip_prefix(folder).map(Path::components);
-    rest.is_ok_and(|mut rest| rest.all(|part| matches!(part, Component::Normal(_))))
+/// The archive of the files in `folder`: the same bytes for the same files.
+fn packed(folder: &Path) -> Result<Vec<u8>, String> {
+    let (mut files, mut folders) = (Vec::new(), vec![folder.to_owned()]);
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).map_err(|e| reason(&e))? {
+            let path = entry.map_err(|e| reason(&e))?.path();
+            let of_its_kind = if path.is_dir() {
+                &mut folders
+            } else {
+                &mut files
+            };
+            of_its_kind.push(path);
+        }
+    }
+    files.sort();
+    let mut archive = tar::Builder::new(Vec::new());
+    archive.mode(tar::HeaderMode::Deterministic);
+    for file in &files {
+        let name = file.strip_prefix(folder).unwrap_or(file);
+        let added = archive.append_path_with_name(file, name);
+        added.map_err(|e| format!("{}: {}", name.display(), reason(&e)))?;
+    }
+    archive.into_inner().map_err(|e| reason(&e))
 }
 
-/// Refuses archives with anything but files and folders: archives are untrusted, a link could lead out
-/// of the folder, and reading a FIFO would block.
-fn only_files(folder: &Path) -> Result<(), String> {
-    let mut remaining = vec![folder.to_owned()];
-    while let Some(folder) = remaining.pop() {
-        for entry in fs::read_dir(&folder).map_err(|e| reason(&e))? {
-            let entry = entry.map_err(|e| reason(&e))?;
-            let kind = entry.file_type().map_err(|e| reason(&e))?;
+/// Writes the files of an archive into `folder`. Archives are untrusted: only plain files and folders are taken, and
+/// none whose name leads out of the folder. So the files are never larger than the archive: compressed archives are not
+/// read, and a file with holes is of another kind.
+fn unpack(archive: &Path, folder: &Path) -> Result<(), String> {
+    let no_archive = |e: &Error| match e.kind() {
+        ErrorKind::Other | ErrorKind::InvalidData | ErrorKind::UnexpectedEof => {
+            format!("it is no uncompressed tar archive: {}", reason(e))
+        }
+        _ => reason(e),
+    };
+    let mut archive = tar::Archive::new(File::open(archive).map_err(|e| reason(&e))?);
+    for entry in archive.entries().map_err(|e| no_archive(&e))? {
+        let mut entry = entry.map_err(|e| no_archive(&e))?;
+        let name = entry.path().map_err(|e| no_archive(&e))?.into_owned();
+        let wrong = |why: &str| format!("{} in it {why}", name.display());
+        let kind = entry.header().entry_type();
+        if !kind.is_file() && !kind.is_dir() {
+            return Err(wrong("is neither a file nor a folder"));
+        }
+        if !is_inside(&name) {
+            return Err(wrong("is not below its folder"));
+        }
+        let to = folder.join(&name);
+        if kind.is_file() && to.exists() {
+            return Err(wrong("is there twice"));
+        }
+        let above = if kind.is_dir() {
+            Some(&*to)
+        } else {
+            to.parent()
+        };
+        let made = above.map_or(Ok(()), fs::create_dir_all).and_then(|()| {
             if kind.is_dir() {
-                remaining.push(entry.path());
-            } else if !kind.is_file() {
-                let name = entry.file_name();
-                return Err(format!(
-                    "{} in it is neither a file nor a folder",
-                    name.display()
-                ));
+                return Ok(0);
             }
+            io::copy(&mut entry, &mut File::create_new(&to)?)
+        });
+        let written = made.map_err(|e| wrong(&format!("cannot be written: {}", reason(&e))))?;
+        if kind.is_file() && written < entry.size() {
+            return Err(wrong("is cut off"));
         }
     }
     Ok(())
+}
+
+/// True for a relative path that does not leave its folder.
+fn is_inside(path: &Path) -> bool {
+    path.components()
+        .all(|part| matches!(part, Component::Normal(_) | Component::CurDir))
 }
 
 /// One line for each row that differs.
@@ -359,18 +357,4 @@ fn differences(before: &[Row], now: &[Row]) -> Result<Vec<String>, Failure> {
         .filter(|row| !before.iter().any(|other| same(row, other)));
     lines.extend(new.map(|row| format!("{}: it was not there before", name(row))));
     Ok(lines)
-}
-
-/// Standard output of a program; `attempt` begins the error.
-fn output(command: &mut Command, attempt: &str) -> Result<Vec<u8>, Failure> {
-    let wrong = |why: &str| Failure::usage(format!("{attempt}: {why}"));
-    let done = command.output().map_err(|e| match e.kind() {
-        ErrorKind::NotFound => wrong("the program tar is missing: install it"),
-        _ => wrong(&reason(&e)),
-    })?;
-    if done.status.success() {
-        return Ok(done.stdout);
-    }
-    let said = String::from_utf8_lossy(&done.stderr);
-    Err(wrong(said.lines().next().unwrap_or("tar failed")))
 }
