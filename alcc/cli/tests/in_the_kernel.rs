@@ -7,8 +7,8 @@ mod kernel;
 #[path = "support/wait.rs"]
 mod wait;
 
-use controls::{Alone, controls_alone};
-use kernel::{alcc, command, done};
+use controls::controls_alone;
+use kernel::{alcc, command, done, loaded};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
@@ -50,10 +50,11 @@ for line in sys.stdin:
             os._exit(0)
         os.wait(); sent += 1000
         print(control(server), flush=True)
-    elif word == "exec":
-        plain = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD"}
-        os.set_inheritable(server.fileno(), True)
-        say = "import socket, sys; s = socket.socket(fileno=int(sys.argv[1])); print(s.getsockopt(6, 13, 16).rstrip(b'\\0').decode(), flush=True)"
+    elif word in ["exec", "exec-preloaded"]:
+        plain = {k: v for k, v in os.environ.items() if word != "exec" or k != "LD_PRELOAD"}
+        for kept in server, client:
+            os.set_inheritable(kept.fileno(), True)
+        say = "import socket, sys; s = socket.socket(fileno=int(sys.argv[1])); s.sendall(b'x'); print(s.getsockopt(6, 13, 16).rstrip(b'\\0').decode(), flush=True)"
         os.execve(sys.executable, [sys.executable, "-c", say, str(server.fileno())], plain)
 server.close()
 thread.join()
@@ -111,19 +112,6 @@ fn first(options: &str) -> (String, String) {
     let mut server = Server::start(options);
     let control = server.does("write");
     (control, server.ends())
-}
-
-/// The controls, loaded. `None`: they cannot be.
-fn loaded() -> Option<Alone> {
-    let alone = controls_alone();
-    let load = alcc("bpf load");
-    if load.status.code() == Some(2) {
-        let said = String::from_utf8_lossy(&load.stderr);
-        println!("skipped: needs the right to load BPF programs: {said}");
-        return None;
-    }
-    assert!(load.status.success());
-    Some(alone)
 }
 
 fn system_default() -> String {
@@ -274,14 +262,18 @@ fn it_is_shown_switched_shared_and_unloaded() {
     );
 }
 
+/// A program without the library knows nothing of the control, and cannot give it back.
 #[test]
-fn another_program_in_its_place_keeps_it() {
+fn another_program_in_its_place_gets_what_the_socket_had() {
     let Some(_alone) = loaded() else { return };
-    let mut server = Server::start("");
-    assert_eq!(server.does("write"), "alcc_budget");
-    assert_eq!(server.does("exec"), "alcc_budget");
-    drop(server.words);
-    wait_for("its end", || server.child.try_wait().unwrap().is_some());
+    let plain = system_default();
+    for (word, expected) in [("exec", &*plain), ("exec-preloaded", "alcc_budget")] {
+        let mut server = Server::start("");
+        assert_eq!(server.does("write"), "alcc_budget");
+        assert_eq!(server.does(word), expected, "{word}");
+        drop(server.words);
+        wait_for("its end", || server.child.try_wait().unwrap().is_some());
+    }
 }
 
 /// Which controls users may choose, as it was before when this goes.

@@ -99,7 +99,7 @@ fn controlled_already(fd: c_int) -> Option<Controlled> {
 
 /// The socket of a descriptor is about to be passed to another process.
 fn lent(fd: c_int) {
-    shared(fd, Conn::lend);
+    shared(fd, |conn, fd| conn.lend(fd, true));
 }
 
 /// The socket may have other holders from now on, for which `prepare` sets its options.
@@ -117,9 +117,17 @@ pub(crate) fn lent_to_a_child() {
     if let Some(process) = process::current() {
         process.shares();
         if process.running().is_some() {
-            process.table.all().for_each(lent);
+            let all = process.table.all();
+            all.for_each(|fd| shared(fd, |conn, fd| conn.lend(fd, outlives_exec(fd))));
         }
     }
+}
+
+/// True if another program in this process's place has the descriptor, too.
+fn outlives_exec(fd: c_int) -> bool {
+    // SAFETY: numbers only.
+    let flags = unsafe { libc::syscall(libc::SYS_fcntl, fd, libc::F_GETFD) };
+    flags >= 0 && flags & c_long::from(libc::FD_CLOEXEC) == 0
 }
 
 /// This process is about to exec another program, perhaps without our library.
@@ -127,13 +135,8 @@ fn handed_over() {
     let Some(process) = process::current() else {
         return;
     };
-    let is_kept = |fd: &c_int| {
-        // SAFETY: numbers only.
-        let flags = unsafe { libc::syscall(libc::SYS_fcntl, *fd, libc::F_GETFD) };
-        flags >= 0 && flags & c_long::from(libc::FD_CLOEXEC) == 0
-    };
     if process.running().is_some() {
-        let kept = process.table.all().filter(is_kept);
+        let kept = process.table.all().filter(|fd| outlives_exec(*fd));
         kept.for_each(|fd| shared(fd, Conn::hand_over));
     }
 }

@@ -104,6 +104,8 @@ struct Inner {
     /// True after a non-blocking write was cut short. In plain TCP hardly any more data would be taken until the
     /// program is woken, so there is no room until then, or until the next reading.
     cut: bool,
+    /// True if another process was given the socket, and what the kernel keeps for us was restored for that.
+    lent: bool,
     /// Until this time a waiting thread of the program does the readings.
     read_by_waiter: Time,
     /// Until this time a blocked connection with a silent peer counts as full without a check.
@@ -139,6 +141,7 @@ impl<W: Waker> Conn<W> {
             control,
             writers: Writers::default(),
             cut: false,
+            lent: false,
             read_by_waiter: Time::ZERO,
             full_until: Time::ZERO,
         };
@@ -552,6 +555,7 @@ impl<W: Waker> Conn<W> {
     pub fn select_under(&self, runtime: &Runtime<W>, fd: RawFd, real: impl Fn() -> c_int) -> c_int {
         let set = runtime.guarded(|| {
             let inner = &mut *self.lock();
+            inner.control.count_resident(fd);
             let rc = real();
             if rc == 0 {
                 inner.with_unblock(self, |control| control.found_under(fd));
@@ -593,20 +597,28 @@ impl<W: Waker> Conn<W> {
     }
 
     /// Another process is about to get the socket, perhaps without our library: until the next write here the pacing
-    /// rate is the program's own. The last close restores the other options.
-    pub fn lend(&self, fd: RawFd) {
-        self.lock().control.lend(fd);
+    /// rate is the program's own, and the last close restores the other options. What the kernel keeps for us is
+    /// restored now if the other process `keeps` the socket, because it may never be closed here.
+    pub fn lend(&self, fd: RawFd, keeps: bool) {
+        let inner = &mut *self.lock();
+        if !(inner.control.is_resident() || inner.control.is_kept_by_the_kernel()) {
+            inner.control.lend(fd);
+        } else if keeps {
+            inner.lent = true;
+            self.give(inner, fd);
+        }
     }
 
     /// Another program is about to replace this process, perhaps without our library: all of the socket's options are
     /// restored, whatever the loop does meanwhile. If the exec fails, the next write takes control again.
     pub fn hand_over(&self, fd: RawFd) {
-        let inner = &mut *self.lock();
-        if inner.control.is_resident() {
-            // It goes on in the kernel, whatever the other program is.
-            inner.control.count_resident(fd);
-        } else if inner.control.is_in_charge() {
+        self.give(&mut self.lock(), fd);
+    }
+
+    fn give(&self, inner: &mut Inner, fd: RawFd) {
+        if inner.control.is_in_charge() {
             inner.with_unblock(self, |control| control.release(Some(fd), Mode::HandedOver));
+            self.note_where_it_runs(inner);
         }
     }
 
@@ -620,7 +632,7 @@ impl<W: Waker> Conn<W> {
             }
             if last {
                 inner.control.leave(fd, kernel::now());
-                if runtime.is_shared() && !inner.control.is_resident() {
+                if runtime.is_shared() && !inner.stays_in_the_kernel() {
                     inner.control.restore(fd);
                 }
             }
@@ -649,14 +661,15 @@ impl<W: Waker> Conn<W> {
 
     /// The process ends, and others may keep the socket.
     pub(crate) fn leave_behind(&self, shared: bool) {
-        if !self.is_resident() {
-            if shared {
-                self.release(Mode::Released);
-            }
-        } else if let Some(mut inner) = lock_within(&self.inner, BRIEFLY)
-            && let Some(fd) = inner.fd(self)
+        if self.is_resident()
+            && let Some(mut inner) = lock_within(&self.inner, BRIEFLY)
+            && inner.stays_in_the_kernel()
         {
-            inner.control.count_resident(fd);
+            if let Some(fd) = inner.fd(self) {
+                inner.control.count_resident(fd);
+            }
+        } else if shared {
+            self.release(Mode::Released);
         }
     }
 

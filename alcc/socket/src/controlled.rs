@@ -23,8 +23,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Number of the next connection of the process, whichever runtime has it.
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
-/// Bytes that a connection may send without the gate once its algorithm runs in the kernel: more than any sends.
-const EXCUSED: i64 = 1 << 50;
+/// Bytes that a connection may send without the gate while its algorithm runs in the kernel: more than any sends.
+pub(crate) const EXCUSED: i64 = 1 << 50;
 
 /// The settings of a connection, unless `alcc ctl` changes them. Many connections share one.
 #[derive(Clone)]
@@ -234,12 +234,31 @@ impl Controlled {
         };
         let written = reading.progress.written;
         self.resident = Some(NonZeroU64::MIN.saturating_add(written));
+        let bytes = written.saturating_sub(since.get() - 1);
+        if bytes == 0 {
+            return;
+        }
+        self.excuse(fd, bytes.cast_signed());
+        let ours = Chosen::of(self.cc()).map(|chosen| chosen.control);
+        // By a call that the library did not see. When is not known, so none of these bytes counts as under control.
+        let replaced = kernel::under(fd) != ours;
+        let bypassed = ByReason::of(Bypass::Replaced, if replaced { bytes } else { 0 });
+        let newly_bypassed = bypassed.newly(&mut self.bypassed_before);
         self.emit(&Event::Passed(&Passed {
-            bytes: Bytes::new(written.saturating_sub(since.get() - 1)),
+            bytes: Bytes::new(if replaced { 0 } else { bytes }),
             gate_closed: 0,
-            bypassed: ByReason::default(),
-            newly_bypassed: ByReason::default(),
+            bypassed,
+            newly_bypassed,
         }));
+    }
+
+    /// Adds to the bytes of the socket that are not counted as uncontrolled.
+    fn excuse(&self, fd: RawFd, bytes: i64) {
+        if let Some(segment) = self.plane.segment()
+            && let Some(cookie) = kernel::cookie(fd)
+        {
+            segment.passed(cookie, bytes);
+        }
     }
 
     /// The last order of `alcc ctl` that was followed.
@@ -379,7 +398,9 @@ impl Controlled {
     /// Restores the socket's options as the program has set them.
     pub(crate) fn restore(&mut self, fd: RawFd) {
         self.count_resident(fd);
-        self.resident = None;
+        if self.resident.take().is_some() {
+            self.excuse(fd, -EXCUSED);
+        }
         self.steering = None;
         self.saved_options.restore(fd);
         self.unsent_limit.restore(fd);
@@ -526,11 +547,9 @@ impl Controlled {
         self.mode = Mode::Controlled;
         if !self.is_resident() {
             self.start(fd, tcp, first.as_ref());
-        } else if let Some(segment) = self.plane.segment()
-            && let Some(cookie) = kernel::cookie(fd)
-        {
+        } else {
             // No write of it is counted any more.
-            segment.passed(cookie, EXCUSED);
+            self.excuse(fd, EXCUSED);
         }
     }
 

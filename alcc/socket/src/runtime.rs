@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The controlled connections of a process.
 use crate::conn::{Conn, Held, Inherited, Waker};
-use crate::controlled::{Controlled, Mode, Plan, Takeover};
+use crate::controlled::{Controlled, EXCUSED, Mode, Plan, Takeover};
 use crate::event_loop;
 use crate::plane::ControlPlane;
 use crate::service_thread::ServiceThread;
@@ -295,13 +295,11 @@ impl<W: Waker> Runtime<W> {
         conn.begin(&socket);
         alcc_sys::lock(&self.known).insert(cookie, Arc::downgrade(&conn));
         if let Some(segment) = self.plane.segment() {
-            // No write of it is counted.
-            let passed = if conn.is_resident() {
-                u64::MAX / 2
-            } else {
-                written
-            };
-            segment.open_account(cookie, passed, false);
+            segment.open_account(cookie, written, false);
+            if conn.is_resident() {
+                // No write of it is counted.
+                segment.passed(cookie, EXCUSED);
+            }
         }
         Attached::Controlled(conn)
     }

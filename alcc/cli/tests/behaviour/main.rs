@@ -3,10 +3,16 @@
 //! duplicate, pass, fork and close.
 //!
 //! The program is `alcc/preload/tests/c`; a plain run of each case is the oracle.
+//! What hands a connection over runs also with the limits that the kernel keeps, if root can load them.
+//!
 //! `ALCC_CASE=NAME` runs one case, `ALCC_ORACLE=1` compares two plain runs instead, to see whether
 //! the oracle itself is steady.
 mod case;
 mod client;
+#[path = "../../../bpf/tests/support/mod.rs"]
+mod controls;
+#[path = "../support/kernel.rs"]
+mod kernel;
 mod program;
 #[path = "../support/lacks.rs"]
 mod support;
@@ -23,9 +29,19 @@ const ALGORITHMS: [&str; 2] = ["fixed:window=2", "verus"];
 /// For what no algorithm may change: those that differ most in when they call and what they keep.
 const MORE: [&str; 4] = ["fixed:window=2", "verus", "budget", "sprout"];
 
-/// Differences between the plain run of the case and the controlled one. Every second run uses the
+/// How a case runs under control: algorithm and enforcement.
+type Pair<'a> = (&'a str, &'a str);
+
+fn gated<'a>(algorithms: impl IntoIterator<Item = &'a str>) -> Vec<Pair<'a>> {
+    algorithms
+        .into_iter()
+        .map(|cc| (cc, "gate+pacing"))
+        .collect()
+}
+
+/// Differences between the plain run of the case and the controlled ones. Every second run uses the
 /// hardened program.
-fn differences(program: &Program, case: &Case, algorithms: &[&'static str]) -> Vec<String> {
+fn differences(program: &Program, case: &Case, pairs: &[Pair<'_>]) -> Vec<String> {
     let plain = program.run(case, &How::Plain { hardened: false });
     let mut wrong = Vec::new();
     if let Some(why) = plain.broken(case) {
@@ -35,9 +51,13 @@ fn differences(program: &Program, case: &Case, algorithms: &[&'static str]) -> V
         let again = program.run(case, &How::Plain { hardened: true });
         return again.unlike(&plain, case);
     }
-    let all = algorithms.iter().copied().chain(case.algorithm.as_deref());
-    for (cc, hardened) in all.zip([false, true].into_iter().cycle()) {
-        let under = program.run(case, &How::Under { cc, hardened });
+    for (&(cc, enforce), hardened) in pairs.iter().zip([false, true].into_iter().cycle()) {
+        let how = How::Under {
+            cc,
+            enforce,
+            hardened,
+        };
+        let under = program.run(case, &how);
         wrong.extend(
             under
                 .unlike(&plain, case)
@@ -58,28 +78,41 @@ fn group(name: &str) {
     let Some(program) = built else {
         return;
     };
-    let only = std::env::var("ALCC_CASE").ok();
-    let cases: Vec<Case> = program
-        .cases()
-        .into_iter()
-        .filter(|case| case.group == name)
-        .filter(|case| only.as_ref().is_none_or(|one| *one == case.name))
-        .collect();
-    assert!(only.is_some() || !cases.is_empty(), "no group {name}");
     let algorithms: &[&'static str] = match name {
         "stdio" | "streams" => &MORE,
         _ => &ALGORITHMS,
     };
+    let cases = cases(program, name);
+    compare(program, &cases, |case| {
+        let all = algorithms.iter().copied();
+        gated(all.chain(case.algorithm.as_deref()))
+    });
+}
+
+fn cases(program: &Program, group: &str) -> Vec<Case> {
+    let only = std::env::var("ALCC_CASE").ok();
+    let mut cases = program.cases();
+    cases.retain(|case| case.group == group);
+    cases.retain(|case| only.as_ref().is_none_or(|one| *one == case.name));
+    assert!(only.is_some() || !cases.is_empty(), "no group {group}");
+    cases
+}
+
+fn compare<'a>(
+    program: &Program,
+    cases: &'a [Case],
+    pairs: impl Fn(&'a Case) -> Vec<Pair<'a>> + Sync,
+) {
     let (next, wrong) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
                 while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    for why in differences(program, case, algorithms) {
+                    for why in differences(program, case, &pairs(case)) {
                         wrong
                             .lock()
                             .unwrap()
-                            .push(format!("{name} / {}: {why}", case.name));
+                            .push(format!("{} / {}: {why}", case.group, case.name));
                     }
                 }
             });
@@ -101,6 +134,29 @@ macro_rules! groups {
 
 groups! { write edge wait epoll block descriptor close process exec thread connect limit serve spawn alone error stdio streams }
 
+/// What the kernel keeps of a connection must not go with it to another process.
+#[test]
+fn limits_in_the_kernel() {
+    let Some(program) = program::built() else {
+        return;
+    };
+    let Some(_alone) = kernel::loaded() else {
+        return;
+    };
+    let mut cases: Vec<_> = ["descriptor", "exec"]
+        .into_iter()
+        .flat_map(|group| cases(program, group))
+        .collect();
+    // A control that is selected below leaves no place for these.
+    cases.retain(|case| case.under.is_none());
+    for case in &mut cases {
+        case.gated = false;
+    }
+    compare(program, &cases, |_| {
+        vec![("copa", "bpf"), ("copa", "kernel")]
+    });
+}
+
 /// An algorithm is created on the stack of the first thread that writes.
 #[test]
 fn every_algorithm_on_a_small_stack() {
@@ -114,7 +170,7 @@ fn every_algorithm_on_a_small_stack() {
     assert_eq!(cases.len(), 2);
     for mut case in cases {
         case.gated = false;
-        let wrong = differences(program, &case, &all);
+        let wrong = differences(program, &case, &gated(all.iter().copied()));
         assert!(wrong.is_empty(), "{}: {}", case.name, wrong.join("\n"));
     }
 }

@@ -27,8 +27,14 @@ pub(crate) struct Program {
 
 /// How to run a case.
 pub(crate) enum How<'a> {
-    Plain { hardened: bool },
-    Under { cc: &'a str, hardened: bool },
+    Plain {
+        hardened: bool,
+    },
+    Under {
+        cc: &'a str,
+        enforce: &'a str,
+        hardened: bool,
+    },
 }
 
 /// The outcome of a run.
@@ -129,11 +135,11 @@ impl Program {
         };
         let mut command = match how {
             How::Plain { .. } => Command::new(program),
-            How::Under { cc, .. } => {
+            How::Under { cc, enforce, .. } => {
                 let mut command = Command::new(env!("CARGO_BIN_EXE_alcc"));
                 command
                     .args(["run", "--quiet", "--loopback", "--outbound", "--cc", cc])
-                    .args(["--enforce", "gate+pacing"])
+                    .args(["--enforce", enforce])
                     .args(case.under.iter().flat_map(|name| ["--under", name]))
                     .arg(format!("--json={}", report.display()))
                     .arg("--")

@@ -215,6 +215,15 @@ int file_of(size_t n) {
     return fd;
 }
 
+struct limits limits_of(int fd) {
+    struct limits l = {0};
+    socklen_t rate = sizeof l.rate, control = sizeof l.control, unsent = sizeof l.unsent;
+    CHECK(syscall(SYS_getsockopt, fd, SOL_SOCKET, 47 /* SO_MAX_PACING_RATE */, &l.rate, &rate) == 0);
+    CHECK(syscall(SYS_getsockopt, fd, IPPROTO_TCP, TCP_CONGESTION, l.control, &control) == 0);
+    CHECK(syscall(SYS_getsockopt, fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &l.unsent, &unsent) == 0);
+    return l;
+}
+
 // What a program does that was started with a connection as its descriptor (see exec.c).
 static int inherited(const char *fd) {
     put(atoi(fd), 0, TOTAL);
@@ -226,13 +235,8 @@ static int inherited(const char *fd) {
 static int inherited_plainly(const char *fd, const char *pipe) {
     char none;
     if (pipe) CHECK(read(atoi(pipe), &none, 1) == 0);
-    uint64_t rate = 0;
-    socklen_t len = sizeof rate;
-    CHECK(syscall(SYS_getsockopt, atoi(fd), SOL_SOCKET, 47 /* SO_MAX_PACING_RATE */, &rate, &len) == 0);
-    char name[16];
-    len = sizeof name;
-    CHECK(syscall(SYS_getsockopt, atoi(fd), IPPROTO_TCP, TCP_CONGESTION, name, &len) == 0);
-    say("%lx %s", rate, name);
+    struct limits l = limits_of(atoi(fd));
+    say("%lx %s %u", l.rate, l.control, l.unsent);
     return 0;
 }
 

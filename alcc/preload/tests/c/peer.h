@@ -56,6 +56,14 @@ extern const struct peer_case streams_cases[];
 // The stream of a connection: the same BIG bytes for everyone.
 extern char data[BIG];
 
+// What the kernel limits a connection by, as a process sees it that knows nothing of us.
+struct limits {
+    uint64_t rate;
+    char control[16];
+    uint32_t unsent;
+};
+struct limits limits_of(int fd);
+
 // Listens where the harness asked for (made at the first call) and accepts one connection.
 int listener(void);
 int accepted(void);

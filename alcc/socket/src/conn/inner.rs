@@ -26,6 +26,12 @@ impl Inner {
         self.fds.is_empty() || !control.is_in_charge() || !control.enforcement().gate
     }
 
+    /// True if the algorithm runs in the kernel and goes on there after our last descriptor is gone: it limits what is
+    /// still to be sent. Not if another process may hold the socket, which would have it for good.
+    pub(super) fn stays_in_the_kernel(&self) -> bool {
+        self.control.is_resident() && !self.lent
+    }
+
     /// Does something that may open the gate, and wakes the program if it did.
     pub(super) fn with_unblock<W: Waker>(
         &mut self,
