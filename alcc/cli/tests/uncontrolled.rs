@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `alcc run` says which connections it did not control and why: a static program, MPTCP, io_uring;
 //! and nothing of those that it controlled. On loopback, with programs written for it.
+#[path = "../../bpf/tests/support/mod.rs"]
+mod controls;
+#[path = "support/kernel.rs"]
+mod kernel;
 #[path = "support/lacks.rs"]
 mod lacks;
 #[path = "support/wait.rs"]
@@ -100,14 +104,30 @@ fn look(pid: u32, socket: &Path) -> Option<(Value, String)> {
 /// something was seen that is `expected` to pass uncontrolled.
 /// `None`: the kernel does not have what it needs.
 fn run(dir: &Path, program: &Path, how: &str, options: &[&str], expected: bool) -> Option<Seen> {
+    let socket = dir.join(format!("{how}.sock"));
+    let ours = [
+        "--cc",
+        "fixed:window=20",
+        "--metrics",
+        socket.to_str().unwrap(),
+    ];
+    run_with(dir, program, how, &[&ours, options].concat(), expected)
+}
+
+/// The same with the algorithm among the options, and no metrics.
+fn run_with(
+    dir: &Path,
+    program: &Path,
+    how: &str,
+    options: &[&str],
+    expected: bool,
+) -> Option<Seen> {
     let report = dir.join(format!("{how}.json"));
     let socket = dir.join(format!("{how}.sock"));
     let mut looking = None;
     let mut child = Command::new(env!("CARGO_BIN_EXE_alcc"))
-        .args(["run", "--loopback", "--cc", "fixed:window=20"])
+        .args(["run", "--loopback"])
         .arg(format!("--json={}", report.display()))
-        .arg("--metrics")
-        .arg(&socket)
         .args(options)
         .arg("--")
         .arg(program)
@@ -320,6 +340,45 @@ fn the_rest_of_a_call_without_copying_is_counted() {
     assert_eq!(report["bytes"].as_u64(), Some(BYTES - passed), "{report}");
     assert_eq!(report["not_controlled"], serde_json::json!([]), "{said}");
     assert!(said.contains("MSG_ZEROCOPY"), "{said}");
+}
+
+/// Where the kernel keeps the limit, it does so for calls with MSG_ZEROCOPY, too. What follows another control that the
+/// program selects by a call past the library is no byte under control.
+#[test]
+fn accounts_in_the_kernel_are_true() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(sender) = compile(dir.path(), &[]) else {
+        lacks("a C compiler");
+        return;
+    };
+    let Some(_alone) = kernel::loaded() else {
+        return;
+    };
+    for (enforcement, cc) in [("bpf", "fixed:window=20"), ("kernel", "copa")] {
+        let options = ["--enforce", enforcement, "--cc", cc];
+        let account = |how: &str| {
+            let Seen { report, said, .. } = run_with(dir.path(), &sender, how, &options, false)?;
+            println!("{enforcement}, {how}: {report}");
+            assert_eq!(report["connections"], 1, "{said}");
+            assert_eq!(report["not_controlled"], serde_json::json!([]), "{said}");
+            let passed = report["uncontrolled"].as_array().unwrap().clone();
+            Some((report["bytes"].as_u64().unwrap(), passed, said))
+        };
+        match account("zerocopy") {
+            Some((bytes, passed, said)) => {
+                assert!(bytes == BYTES && passed.is_empty(), "{enforcement}: {said}");
+            }
+            None => println!("skipped: needs MSG_ZEROCOPY in the kernel"),
+        }
+        let (bytes, passed, said) = account("replaced").unwrap();
+        assert_eq!(passed.len(), 1, "{enforcement}: {said}");
+        assert_eq!(passed[0]["reason"], "replaced", "{enforcement}");
+        let after = passed[0]["bytes"].as_u64().unwrap();
+        assert_eq!(bytes + after, BYTES, "{enforcement}: {said}");
+        // The library finds it within a reading, or at the end.
+        assert!(after > BYTES / 4, "{enforcement}: {after}");
+        assert!(said.contains("another congestion control"), "{said}");
+    }
 }
 
 /// The first attempts of most users, and the reason why they show no effect.

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  *
  * A server that accepts one connection and sends BYTES bytes in one of the ways by which data may leave a program:
- *   sender send|zerocopy|mptcp|uring|stdio|stdout|dprintf|aio|both|by-a-child BYTES
+ *   sender send|zerocopy|replaced|mptcp|uring|stdio|stdout|dprintf|aio|both|by-a-child BYTES
  * It prints its port first. */
 #include <aio.h>
 #include <linux/io_uring.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -110,11 +111,19 @@ int main(int argc, char **argv) {
     int zerocopy = !strcmp(argv[1], "zerocopy"), one = 1;
     if (zerocopy && setsockopt(fd, SOL_SOCKET, SO_ZEROCOPY, &one, sizeof one))
         return 77;
+    int replaced = !strcmp(argv[1], "replaced");
+    long total = left;
     while (left > 0) {
+        // In the middle, by a call that no library sees.
+        if (replaced && left <= total / 2) {
+            replaced = 0;
+            if (syscall(SYS_setsockopt, fd, IPPROTO_TCP, TCP_CONGESTION, "reno", 4))
+                fail("TCP_CONGESTION");
+        }
         size_t n = left < (long)sizeof block ? left : sizeof block;
         long sent = uring ? ring_send(fd, n)
                     : !strcmp(argv[1], "by-a-child") ? child_send(fd, n)
-                    : !strcmp(argv[1], "send") || mptcp ? send(fd, block, n, MSG_NOSIGNAL)
+                    : !strcmp(argv[1], "send") || !strcmp(argv[1], "replaced") || mptcp ? send(fd, block, n, MSG_NOSIGNAL)
                     : zerocopy ? send(fd, block, n, MSG_NOSIGNAL | MSG_ZEROCOPY)
                     : stream_send(argv[1], fd, n);
         if (sent <= 0)
