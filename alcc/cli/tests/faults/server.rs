@@ -40,6 +40,13 @@ pub(crate) fn peer() -> Option<&'static Path> {
     .as_deref()
 }
 
+/// As many descriptors as an administrator allows.
+pub(crate) fn allow_many_descriptors() {
+    use nix::sys::resource::{Resource, getrlimit, setrlimit};
+    let (_, most) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+    setrlimit(Resource::RLIMIT_NOFILE, most.min(1 << 16), most).unwrap();
+}
+
 /// The resources of a process, by /proc.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Usage {
@@ -50,24 +57,37 @@ pub(crate) struct Usage {
 
 pub(crate) struct Server {
     alcc: Child,
+    is_plain: bool,
     port: u16,
     dir: tempfile::TempDir,
 }
 
 impl Server {
     pub(crate) fn start(mode: &str, connections: usize, bytes: usize) -> Self {
-        Self::enforced("gate+pacing", mode, connections, bytes)
+        let how = ("gate+pacing", "fixed:window=2");
+        Self::run(Some(how), mode, connections, bytes)
     }
 
-    pub(crate) fn enforced(by: &str, mode: &str, connections: usize, bytes: usize) -> Self {
+    /// With this enforcement and algorithm, or without control.
+    pub(crate) fn run(
+        how: Option<(&str, &str)>,
+        mode: &str,
+        connections: usize,
+        bytes: usize,
+    ) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let stderr = dir.path().join("stderr");
-        let alcc = Command::new(env!("CARGO_BIN_EXE_alcc"))
-            .args(["run", "--quiet", "--loopback", "--cc", "fixed:window=2"])
-            .args(["--enforce", by])
-            .arg(format!("--json={}", dir.path().join("report").display()))
-            .arg("--")
-            .arg(peer().unwrap())
+        let mut command = Command::new(peer().unwrap());
+        if let Some((enforcement, cc)) = how {
+            command = Command::new(env!("CARGO_BIN_EXE_alcc"));
+            command
+                .args(["run", "--quiet", "--loopback", "--cc", cc])
+                .args(["--enforce", enforcement])
+                .arg(format!("--json={}", dir.path().join("report").display()))
+                .arg("--")
+                .arg(peer().unwrap());
+        }
+        let alcc = command
             .arg(mode)
             .env("PEER_CONNECTIONS", connections.to_string())
             .env("PEER_BYTES", bytes.min(3_000_000).to_string())
@@ -90,7 +110,13 @@ impl Server {
             assert!(Instant::now() < deadline, "{mode} did not start: {said}");
             std::thread::sleep(Duration::from_millis(2));
         };
-        Self { alcc, port, dir }
+        let is_plain = how.is_none();
+        Self {
+            alcc,
+            is_plain,
+            port,
+            dir,
+        }
     }
 
     pub(crate) fn connect(&self) -> TcpStream {
@@ -99,6 +125,9 @@ impl Server {
 
     /// The program itself: the only child of `alcc run`.
     fn pid(&self) -> Pid {
+        if self.is_plain {
+            return Pid::from_raw(self.alcc.id().cast_signed());
+        }
         let alcc = self.alcc.id();
         let children =
             std::fs::read_to_string(format!("/proc/{alcc}/task/{alcc}/children")).unwrap();
@@ -144,6 +173,15 @@ impl Server {
             }
             std::thread::sleep(Duration::from_millis(1));
         }
+    }
+
+    /// Processor time that it has used, in steps of 10 ms.
+    pub(crate) fn cpu(&self) -> Duration {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid())).unwrap();
+        let (_, fields) = stat.rsplit_once(") ").unwrap();
+        let ticks = fields.split(' ').skip(11).take(2);
+        let ticks: u64 = ticks.map(|n| n.parse::<u64>().unwrap()).sum();
+        Duration::from_millis(10 * ticks)
     }
 
     /// How often its threads have gone to sleep.
