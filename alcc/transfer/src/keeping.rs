@@ -203,9 +203,11 @@ impl Drop for PartialFile {
 const MAX_NAMES: u32 = 1_000_000;
 
 fn free_name(part: &Part, next: &AtomicU32) -> io::Result<String> {
-    // Lower numbers are taken: with thousands of files, trying them all would take longer than
-    // receiving one.
-    for number in next.load(Ordering::Relaxed)..MAX_NAMES {
+    // Lower numbers are taken.
+    let next_free = first_free(next.load(Ordering::Relaxed), |number| {
+        fs::symlink_metadata(part.beside(format!("received-{number}").as_ref())).is_ok()
+    });
+    for number in next_free..MAX_NAMES {
         let free = format!("received-{number}");
         match name(part, free.as_ref(), false) {
             Err(why) if why.kind() == io::ErrorKind::AlreadyExists => {}
@@ -216,6 +218,27 @@ fn free_name(part: &Part, next: &AtomicU32) -> io::Result<String> {
         }
     }
     Err(io::ErrorKind::AlreadyExists.into())
+}
+
+/// The number `from`, or a larger one after one that is taken. With thousands of files of an earlier receiver, trying
+/// all of them would take longer than receiving one.
+fn first_free(from: u32, is_taken: impl Fn(u32) -> bool) -> u32 {
+    if !is_taken(from) {
+        return from;
+    }
+    let (mut taken, mut free) = (from, from + 1);
+    while free < MAX_NAMES && is_taken(free) {
+        (taken, free) = (free, free * 2);
+    }
+    while free - taken > 1 {
+        let middle = taken.midpoint(free);
+        if is_taken(middle) {
+            taken = middle;
+        } else {
+            free = middle;
+        }
+    }
+    free
 }
 
 fn name(part: &Part, name: &OsStr, overwrite: bool) -> io::Result<()> {
@@ -243,6 +266,22 @@ fn name(part: &Part, name: &OsStr, overwrite: bool) -> io::Result<()> {
 mod tests {
     use super::*;
     use std::os::unix::fs::symlink;
+
+    #[test]
+    fn a_free_number_is_found_in_few_steps() {
+        for many in [0, 1, 2, 3, 1000, 123_456] {
+            let steps = std::cell::Cell::new(0);
+            let found = first_free(1, |number| {
+                steps.set(steps.get() + 1);
+                number <= many
+            });
+            assert_eq!(found, many + 1);
+            assert!(steps.get() <= 40, "{many}: {}", steps.get());
+        }
+        // With holes it need not be the lowest.
+        let found = first_free(5, |number| number % 3 != 0);
+        assert!(found > 5 && found % 3 == 0, "{found}");
+    }
 
     #[test]
     fn only_a_regular_file_is_overwritten() {

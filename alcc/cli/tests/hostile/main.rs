@@ -13,7 +13,7 @@ use ends::{End, Receiver, file, send, sending, sent};
 use middle::{Middle, Way};
 use nix::sys::signal::Signal;
 use port::free_port;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
@@ -322,7 +322,7 @@ fn a_peer_that_never_reads_or_never_answers_ends_the_sender_with_a_line() {
 }
 
 /// All places are taken by peers with a valid header and a byte now and then, from addresses of
-/// their own. The next sender is served, and one address never has all places.
+/// their own. The next sender is served: one address has at most half of the places, and the newest silent flow goes.
 #[test]
 fn slow_peers_do_not_keep_a_sender_out() {
     let receiver = Receiver::start(STREAMS[0], &["--connections", "32"]);
@@ -348,7 +348,31 @@ fn slow_peers_do_not_keep_a_sender_out() {
         trickle(&mut slow);
         std::thread::sleep(Duration::from_millis(100));
     }
+    let over = |slow: &[TcpStream]| -> Vec<usize> {
+        let is_over = |stream: &TcpStream| {
+            stream.set_nonblocking(true).unwrap();
+            stream.peek(&mut [0]).map_err(|e| e.kind()) != Err(ErrorKind::WouldBlock)
+        };
+        (0..slow.len()).filter(|n| is_over(&slow[*n])).collect()
+    };
+    let wait_for = |slow: &[TcpStream], gone: &[usize]| {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while over(slow) != gone {
+            assert!(
+                Instant::now() < deadline,
+                "{:?} and not {gone:?}",
+                over(slow)
+            );
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    };
+    wait_for(&slow, &[]);
+    // The first address has half of the places: another flow of it takes that of its own newest.
+    slow.push(from(1));
+    wait_for(&slow, &[15]);
+    // Another address takes the place of the newest of all that are silent, which the one that has just come is not.
     goes_on(STREAMS[0], &receiver);
+    wait_for(&slow, &[15, 31]);
     drop(slow);
     ends_well(receiver);
 }
