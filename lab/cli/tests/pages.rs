@@ -4,7 +4,7 @@
 mod root;
 
 use root::root;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Characters in a line.
 const MAX_WIDTH: usize = 120;
@@ -184,48 +184,64 @@ fn the_readme_shows_the_stored_comparison() {
     );
 }
 
-/// The names in back quotes in the last cells of a table's rows.
-fn named_tests(table: &str) -> Vec<&str> {
+/// The tests that the last cells of a table name, each with its place: "`a`, `b` (crate)". A test without one has "".
+fn named_tests(table: &str) -> Vec<(&str, &str)> {
     let rows = table.lines().filter(|line| line.starts_with("| "));
-    let cells = rows.filter_map(|row| row.trim_end_matches([' ', '|']).rsplit('|').next());
-    cells
-        .flat_map(|cell| cell.split('`').skip(1).step_by(2))
-        .collect()
+    let mut found = Vec::new();
+    for cell in rows.filter_map(|row| row.trim_end_matches([' ', '|']).rsplit('|').next()) {
+        let mut without = found.len();
+        for (n, part) in cell.split('`').enumerate() {
+            if n % 2 == 1 {
+                found.push((part, ""));
+            } else if let Some((_, rest)) = part.split_once('(')
+                && let Some((place, _)) = rest.split_once(')')
+            {
+                for test in &mut found[without..] {
+                    test.1 = place;
+                }
+                without = found.len();
+            }
+        }
+    }
+    found
 }
 
-/// All that is written in Rust below a folder, with a line break before each piece.
-fn sources(folder: PathBuf, text: &mut String) {
+/// Every test function below a folder, with its file. A function counts that follows `#[test]`, with other attributes
+/// between them at most, or that a macro makes a test of each of its words, as `groups! { write edge }`.
+fn tests(folder: PathBuf, found: &mut Vec<(String, PathBuf)>) {
     for entry in std::fs::read_dir(folder).expect("a folder") {
         let entry = entry.expect("an entry");
         let path = entry.path();
         if entry.file_type().expect("its type").is_dir() {
             if !path.ends_with("target") {
-                sources(path, text);
+                tests(path, found);
             }
         } else if path.extension().is_some_and(|ext| ext == "rs") {
-            text.push('\n');
-            text.push_str(&std::fs::read_to_string(&path).expect("a source"));
+            let text = std::fs::read_to_string(&path).expect("a source");
+            found.extend(tests_in(&text).map(|name| (name.to_owned(), path.clone())));
         }
     }
 }
 
-/// Those of the names that no test function has: a function counts that follows `#[test]`, with
-/// other attributes between them at most.
-fn missing<'a>(names: &[&'a str], text: &str) -> Vec<&'a str> {
-    let mut found = std::collections::BTreeSet::new();
+fn tests_in(text: &str) -> impl Iterator<Item = &str> {
     let mut test = false;
-    for line in text.lines().map(str::trim) {
+    let single = text.lines().map(str::trim).filter_map(move |line| {
         if line == "#[test]" {
             test = true;
-        } else if let Some(rest) = line.strip_prefix("fn ") {
-            if test {
-                found.extend(rest.split('(').next());
-            }
-            test = false;
+            return None;
         }
-    }
-    let absent = names.iter().filter(|name| !found.contains(*name));
-    absent.copied().collect()
+        let rest = line.strip_prefix("fn ")?;
+        std::mem::take(&mut test).then(|| rest.split('(').next())?
+    });
+    let made = text
+        .split_once("\ngroups! {")
+        .and_then(|(_, rest)| rest.split('}').next());
+    single.chain(made.unwrap_or_default().split_whitespace())
+}
+
+/// True if the file is this crate or test program, or in it.
+fn is_of(file: &Path, place: &str) -> bool {
+    file.with_extension("").iter().any(|part| part == place)
 }
 
 #[test]
@@ -247,10 +263,28 @@ fn the_promises_of_security_name_tests_that_exist() {
     let names = named_tests(table);
     // The head of the table names none.
     assert!(rows > 10 && names.len() + 1 >= rows, "{rows}: {names:?}");
-    let mut text = String::new();
-    sources(root().join("alcc"), &mut text);
-    sources(root().join("lab"), &mut text);
-    assert_eq!(missing(&names, &text), Vec::<&str>::new());
-    let renamed = "#[test]\nfn another() {}\nfn no_test() {}";
-    assert_eq!(missing(&["no_test", "another"], renamed), ["no_test"]);
+    let mut all = Vec::new();
+    for group in ["alcc", "lab"] {
+        tests(root().join(group), &mut all);
+    }
+    let is_there = |(name, place): &(&str, &str)| {
+        let mut of_this_name = all.iter().filter(|(other, _)| other == name);
+        of_this_name.any(|(_, file)| is_of(file.strip_prefix(root()).unwrap_or(file), place))
+    };
+    let absent: Vec<_> = names.iter().filter(|one| !is_there(one)).collect();
+    assert!(absent.is_empty(), "{absent:?}");
+}
+
+#[test]
+fn a_test_is_found_only_in_its_place() {
+    let text =
+        "#[test]\nfn a() {}\nfn no_test() {}\n#[test]\n#[ignore]\nfn b() {}\ngroups! { c d }";
+    assert!(tests_in(text).eq(["a", "b", "c", "d"]));
+    let table = "| promise | `a`, `b` (x), `c` (y) |\n| other | `d` |\n";
+    assert_eq!(
+        named_tests(table),
+        [("a", "x"), ("b", "x"), ("c", "y"), ("d", "")]
+    );
+    let file = Path::new("alcc/cli/tests/load.rs");
+    assert!(is_of(file, "cli") && is_of(file, "load") && !is_of(file, "tes") && !is_of(file, ""));
 }
