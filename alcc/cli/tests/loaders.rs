@@ -61,12 +61,17 @@ const SHIFTS: &str = r#"
 #include <time.h>
 #include <unistd.h>
 int clock_gettime(clockid_t clock, struct timespec *at) {
-    return syscall(SYS_clock_gettime, clock == CLOCK_MONOTONIC ? CLOCK_REALTIME : clock, at);
+    int done = syscall(SYS_clock_gettime, clock == CLOCK_MONOTONIC ? CLOCK_REALTIME : clock, at);
+    at->tv_sec += OFFSET;
+    long long now = FACTOR * (at->tv_sec % 1000000 * 1000000000LL + at->tv_nsec);
+    at->tv_sec = at->tv_sec / 1000000 * 1000000 + now / 1000000000;
+    at->tv_nsec = now % 1000000000;
+    return done;
 }
 "#;
 
-/// Loads a library into a separate linker namespace, which has a separate C library, and sends half a
-/// megabyte. Letters say which of the program (h) and the library (p) registers the connection, modifies
+/// Loads a library into a separate linker namespace, which has a separate C library, or so that it finds its own C
+/// library before ours (RTLD_DEEPBIND), and sends half a megabyte. Letters say which of the program (h) and the library (p) registers the connection, modifies
 /// the registration and waits. The last one is level-triggered (l) or not (e).
 const TWO_NAMESPACES: &str = r#"
 #define _GNU_SOURCE
@@ -86,8 +91,10 @@ static int registers_here(int ep, int how, int fd, unsigned events) {
 }
 static int waits_here(int ep, struct epoll_event *e) { return epoll_wait(ep, e, 1, 5000); }
 int main(int count, char **arguments) {
-    void *library = dlmopen(LM_ID_NEWLM, arguments[1], RTLD_NOW);
-    if (!library || count < 3) return 9;
+    if (count < 4) return 9;
+    int deep = arguments[3][0] == 'd';
+    void *library = deep ? dlopen(arguments[1], RTLD_NOW | RTLD_DEEPBIND) : dlmopen(LM_ID_NEWLM, arguments[1], RTLD_NOW);
+    if (!library) return 9;
     const char *who = arguments[2];
     int (*there)(int, int, int, unsigned) = dlsym(library, "registers");
     int (*add)(int, int, int, unsigned) = who[0] == 'p' ? there : registers_here;
@@ -291,31 +298,74 @@ fn under_a_shifted_clock_an_epoll_server_goes_on() {
         .replace("    if (connect(", "    int small = 65536;\n    setsockopt(to, SOL_SOCKET, SO_RCVBUF, &small, sizeof small);\n    if (connect(")
         .replace("        close(fd);\n", "        close(fd);\n        usleep(300000);\n")
         .replace("    if (write(fd, data, size) != (ssize_t)size || close(fd)) return 3;", waits);
-    let mut shared = Command::new("cc");
-    shared.args(["-shared", "-fPIC"]);
-    let (Some(program), Some(shifts)) = (
-        compiled(
-            dir.path(),
-            "program",
-            &text_of_program,
-            &mut Command::new("cc"),
-        ),
-        compiled(dir.path(), "shifts", SHIFTS, &mut shared),
-    ) else {
+    let made = compiled(
+        dir.path(),
+        "program",
+        &text_of_program,
+        &mut Command::new("cc"),
+    );
+    let Some(program) = made else {
         lacks("a C compiler");
         return;
     };
-    let script = format!(
-        "LD_PRELOAD=\"$LD_PRELOAD:{}\" exec \"$0\"",
-        shifts.display()
-    );
+    // By the wall clock, ten days ago, and five times as fast.
+    for (name, offset, factor) in [("wall", 0, 1), ("ago", -864_000, 1), ("fast", 0, 5)] {
+        let mut shared = Command::new("cc");
+        shared.args(["-shared", "-fPIC"]);
+        shared.args([format!("-DOFFSET={offset}"), format!("-DFACTOR={factor}")]);
+        let shifts = compiled(dir.path(), name, SHIFTS, &mut shared).unwrap();
+        let script = format!(
+            "LD_PRELOAD=\"$LD_PRELOAD:{}\" exec \"$0\"",
+            shifts.display()
+        );
+        let report = dir.path().join("report.json");
+        let out = run(
+            &["--quiet", &format!("--json={}", report.display())],
+            &[
+                Path::new("sh"),
+                Path::new("-c"),
+                Path::new(&script),
+                &program,
+            ],
+        );
+        assert_eq!(text(&out.stderr), "", "{name}");
+        assert_eq!(text(&out.stdout), "sent\n", "{name}: {}", out.status);
+        let report: serde_json::Value =
+            serde_json::from_str(&std::fs::read_to_string(report).unwrap()).unwrap();
+        assert!(
+            report["gate_closed"].as_u64().unwrap() > 0,
+            "{name}: {report}"
+        );
+        assert_eq!(report["bytes"], 500_000, "{name}: {report}");
+        for passed in ["uncontrolled", "not_controlled"] {
+            assert_eq!(report[passed], serde_json::json!([]), "{name}: {report}");
+        }
+    }
+}
+
+/// Such a program is in a container or a sandbox. The library reads nothing there that it cannot do without.
+#[test]
+fn a_program_without_proc_is_controlled() {
+    let dir = tempfile::tempdir().unwrap();
+    let unshares = Command::new("unshare").args(["-m", "true"]).status();
+    if !unshares.is_ok_and(|status| status.success()) {
+        println!("skipped: needs the right to make a mount namespace");
+        return;
+    }
+    let Some(program) = compiled(dir.path(), "program", SENDS, &mut Command::new("cc")) else {
+        lacks("a C compiler");
+        return;
+    };
     let report = dir.path().join("report.json");
+    let script = "mount -t tmpfs none /proc && test ! -e /proc/self && exec \"$0\"";
     let out = run(
         &["--quiet", &format!("--json={}", report.display())],
         &[
+            Path::new("unshare"),
+            Path::new("-m"),
             Path::new("sh"),
             Path::new("-c"),
-            Path::new(&script),
+            Path::new(script),
             &program,
         ],
     );
@@ -323,10 +373,12 @@ fn under_a_shifted_clock_an_epoll_server_goes_on() {
     assert_eq!(text(&out.stdout), "sent\n", "{}", out.status);
     let report: serde_json::Value =
         serde_json::from_str(&std::fs::read_to_string(report).unwrap()).unwrap();
+    assert_eq!(report["connections"], 1, "{report}");
     assert!(report["gate_closed"].as_u64().unwrap() > 0, "{report}");
 }
 
-/// Calls in another linker namespace (dlmopen) do not pass through the library. A registration that it
+/// Calls in another linker namespace (dlmopen), and of a library that is bound to its own C library first, do not pass
+/// through the library. A registration that it
 /// has not seen holds back nothing, and the bytes are counted.
 #[test]
 fn registrations_of_another_linker_namespace_hold_nobody_back() {
@@ -360,13 +412,14 @@ fn registrations_of_another_linker_namespace_hold_nobody_back() {
         ("hphe", false),
         ("hppe", false),
     ];
-    for (who, is_seen) in cases {
+    let all = ["apart", "deep"].map(|how| cases.map(|(who, is_seen)| (how, who, is_seen)));
+    for (how, who, is_seen) in all.into_iter().flatten() {
         let report = dir.path().join("report.json");
         let out = run(
             &["--quiet", &format!("--json={}", report.display())],
-            &[&program, &library, Path::new(who)],
+            &[&program, &library, Path::new(who), Path::new(how)],
         );
-        assert_eq!(text(&out.stdout), "sent\n", "{who}: {}", out.status);
+        assert_eq!(text(&out.stdout), "sent\n", "{how} {who}: {}", out.status);
         let report: serde_json::Value =
             serde_json::from_str(&std::fs::read_to_string(report).unwrap()).unwrap();
         let closed = report["gate_closed"].as_u64().unwrap();
