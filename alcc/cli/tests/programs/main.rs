@@ -183,6 +183,33 @@ fn eight_clients_at_once_of_others() {
     ]);
 }
 
+/// Coroutines register only after EAGAIN. Once one connection of the process has done so, the later ones are held from
+/// their first write, and so are ones that are written whole.
+#[test]
+fn after_one_connection_coroutines_are_held_from_their_first_write() {
+    const BYTES: usize = 80_000;
+    for (name, mut recipe) in [
+        ("gevent", recipes::gunicorn_gevent()),
+        ("eventlet", recipes::gunicorn_eventlet()),
+    ] {
+        if place::lacking(&recipe) {
+            continue;
+        }
+        let one = "curl -sS --fail http://$S:8080/$F | sha256sum";
+        recipe.fetch = Some(format!("for i in 1 2 3 4 5; do {one}; done").into());
+        recipe.copies = 5;
+        let place = Place::new();
+        let hash = place.file("small", BYTES);
+        let run = Run::of(&place, &recipe, Some("fixed:window=2"), "small");
+        run.assert_arrived(&hash, recipe.copies);
+        let rows = run.report["uncontrolled"].as_array().into_iter().flatten();
+        let rows = rows.filter(|row| row["reason"] == "no-wakeup");
+        let passed: u64 = rows.filter_map(|row| row["connections"].as_u64()).sum();
+        assert!(passed <= 1, "{name}: {run:#?}");
+        run.assert_held(BYTES * 4);
+    }
+}
+
 /// gpsd writes reports of some kilobytes at once, never waits for room, and takes a short write for
 /// the end. On a slow link with a long way, and on LTE, the algorithm's window is smaller than its
 /// reports.
@@ -264,6 +291,15 @@ fn a_connection_by_fast_open_is_held_as_any_other() {
     let _alone = controls::controls_alone();
     if kernel::alcc("bpf load").status.code() != Some(2) {
         held("bpf");
+        // No algorithm in the kernel has a fixed window, so the account alone shows that it is controlled.
+        let options = ["--cc", "copa", "--enforce", "kernel"];
+        let run = Run::with(&place, &recipe, Some(&options), "small");
+        run.assert_arrived(&hash, recipe.copies);
+        let bytes = run.report["bytes"].as_u64();
+        assert!(bytes >= Some((SMALL * recipe.copies) as u64), "{run:#?}");
+        for missed in ["uncontrolled", "not_controlled"] {
+            assert_eq!(run.report[missed], serde_json::json!([]), "{run:#?}");
+        }
         assert!(kernel::alcc("bpf unload").status.success());
     }
 }
