@@ -167,7 +167,11 @@ fn outages_of_four_seconds() {
     let hash = world.file("f", 2_500_000);
     let server = world.serve(Some(&["--cc", "verus"]));
     assert_eq!(world.fetch("http://$S:8080/f"), hash);
-    assert_eq!(number(&server.stop().0, "failures"), 0);
+    let (report, said) = server.stop();
+    assert_eq!(number(&report, "failures"), 0);
+    // An outage is no reason to pass the gate.
+    assert!(number(&report, "bytes") >= 2_500_000, "{said}");
+    assert_eq!(report["uncontrolled"], serde_json::json!([]), "{said}");
 }
 
 #[test]

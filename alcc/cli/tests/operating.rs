@@ -906,6 +906,32 @@ fn or_plain_starts_the_server_whatever_alcc_lacks() {
     );
 }
 
+/// Whoever can write them controls what root runs.
+#[test]
+fn root_is_warned_of_a_file_that_others_may_write() {
+    use std::os::unix::fs::PermissionsExt;
+    if !nix::unistd::geteuid().is_root() {
+        lacks("root");
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("file");
+    std::fs::write(&file, "cc = \"budget\"\n").unwrap();
+    for (option, works) in [("--config", true), ("--plugin", false)] {
+        for (mode, is_warned) in [(0o644, false), (0o666, true)] {
+            std::fs::set_permissions(&file, PermissionsExt::from_mode(mode)).unwrap();
+            let out = output(
+                dir.path(),
+                &["run", option, file.to_str().unwrap(), "--", "true"],
+            );
+            let said = text(&out.stderr);
+            assert_eq!(out.status.success(), works, "{option}: {said}");
+            let warned = said.contains("as root: it may be written by other users");
+            assert_eq!(warned, is_warned, "{option} {mode:o}: {said}");
+        }
+    }
+}
+
 /// Nothing of ours would be in the server, and status 0 would hide that.
 #[test]
 fn a_command_whose_program_another_process_starts_is_answered_with_what_to_do() {

@@ -377,6 +377,9 @@ tests:
       - eval_time: 60m
         alertname: AlccGone
         exp_alerts: [{exp_labels: {severity: warning, instance: ended, job: alcc}, exp_annotations: GONE}]
+    promql_expr_test:
+      - {eval_time: 60m, expr: 'SHARE_go', exp_samples: [{value: 1}]}
+      - {eval_time: 60m, expr: 'SHARE_ended', exp_samples: []}
 "#;
     let rules = root().join("packaging/prometheus-alerts.yml");
     let text = std::fs::read_to_string(&rules).expect("the rules");
@@ -400,6 +403,12 @@ tests:
         .replace("RULES", &rules.display().to_string())
         .replace("UNCONTROLLED", &annotations("AlccUncontrolled", "go"))
         .replace("GONE", &annotations("AlccGone", "ended"));
+    // The dashboard's panel shows the share where nothing at all is controlled, too.
+    let share = panel("Uncontrolled share").replace("$__rate_interval", "5m");
+    let filled = ["go", "ended"].iter().fold(filled, |text, instance| {
+        let of_it = share.replace("$instance", instance);
+        text.replace(&format!("SHARE_{instance}"), &of_it)
+    });
     std::fs::write(&test, filled).expect("the test");
     match Command::new("promtool")
         .args(["test", "rules"])
@@ -454,12 +463,26 @@ fn every_crate_can_be_published() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
+fn dashboard() -> serde_json::Value {
+    let text = std::fs::read_to_string(root().join("packaging/grafana-dashboard.json"));
+    serde_json::from_str(&text.expect("the dashboard")).expect("JSON")
+}
+
+/// The expression of a panel.
+fn panel(title: &str) -> String {
+    let board = dashboard();
+    let mut panels = board["panels"].as_array().expect("panels").iter();
+    let panel = panels.find(|panel| panel["title"] == title).expect(title);
+    panel["targets"][0]["expr"]
+        .as_str()
+        .expect("text")
+        .to_owned()
+}
+
 /// The dashboard has the fields that Grafana requires, and only series that exist.
 #[test]
 fn the_dashboard_is_one() {
-    let text = std::fs::read_to_string(root().join("packaging/grafana-dashboard.json"));
-    let text = text.expect("the dashboard");
-    let board: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    let board = dashboard();
     for (field, is) in [
         ("title", board["title"].is_string()),
         ("uid", board["uid"].is_string()),

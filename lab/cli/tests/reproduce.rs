@@ -266,7 +266,6 @@ fn a_missing_trace_is_not_run_and_the_others_go_on() {
     assert_eq!(judged[1]["verdict"], "reproduced");
 }
 
-/// A named experiment that did not run must change the exit status.
 #[test]
 fn a_trace_beside_the_experiment_is_found_from_anywhere() {
     let folder = Folder::with(&EXPERIMENT.replace("link = \"12mbit\"", "link = \"mine.down\""));
@@ -275,6 +274,7 @@ fn a_trace_beside_the_experiment_is_found_from_anywhere() {
     assert_eq!(json["experiments"][0]["verdict"], "reproduced", "{json}");
 }
 
+/// A named experiment that did not run must change the exit status.
 #[test]
 fn what_is_named_and_cannot_run_is_no_success() {
     let folder = Folder::with(EXPERIMENT);
@@ -325,6 +325,12 @@ fn mistakes_are_one_line_that_helps() {
     assert_eq!(status, Some(2));
     let (said, status) = folder.refused(&["mdi-rapid", "--traces", "nowhere"]);
     assert!(said.contains("--traces nowhere: no such folder"), "{said}");
+    assert_eq!(status, Some(2));
+    // Beside one that is right.
+    std::fs::create_dir(folder.path().join("right")).unwrap();
+    std::fs::write(folder.path().join("right/experiment.toml"), EXPERIMENT).unwrap();
+    let (said, status) = folder.refused(&["right/experiment.toml", FILE]);
+    assert!(said.contains("no key 'durration'"), "{said}");
     assert_eq!(status, Some(2));
     // Before the run.
     std::fs::write(folder.path().join("taken"), "").unwrap();

@@ -487,6 +487,14 @@ pub(super) const WRONG: &[(&str, &str)] = &[
     ("trial", "<CMD>"),
     ("trial --share 101% -- true", "'101%'"),
     ("trial --share 100% -- touch began", "write 0.1% to 99.9%"),
+    (
+        "attach --port 1 --cc copa --trial 100%",
+        "write 0.1% to 99.9%",
+    ),
+    (
+        "proxy --listen 127.0.0.1:0 --to 127.0.0.1:1 --cc copa --trial 100%",
+        "write 0.1% to 99.9%",
+    ),
     ("trial --worse 20 -- true", "write 20%"),
     ("trial --interval 0s -- true", "above 0"),
     ("trial --html /nosuch/x -- touch began", "/nosuch/x"),
