@@ -488,7 +488,7 @@ pub(super) const WRONG: &[(&str, &str)] = &[
     ("trial --share 101% -- true", "'101%'"),
     ("trial --share 100% -- touch began", "write 0.1% to 99.9%"),
     (
-        "attach --port 1 --cc copa --trial 100%",
+        "attach --port 1 --cc cubic --trial 100%",
         "write 0.1% to 99.9%",
     ),
     (
