@@ -27,8 +27,8 @@ fn main() -> std::io::Result<()> {
             (file.is_file()).then(|| format!("include_str!({:?})", file.display().to_string()))
         };
         let toml = text("experiment.toml").unwrap_or_default();
-        let emulated =
-            text("emulated.toml").map_or("None".to_owned(), |text| format!("Some({text})"));
+        let emulated = text("emulated.toml");
+        let emulated = emulated.map_or_else(|| "None".to_owned(), |text| format!("Some({text})"));
         let readme = text("README.md").unwrap_or_else(|| "\"\"".to_owned());
         let _ = writeln!(list, "(\"{id}\", {toml}, {emulated}, {readme}),");
     }
