@@ -316,6 +316,10 @@ fn what_leads_out_of_an_archive_is_refused() {
         assert!(error.contains(says), "{script}: {error}");
         assert_eq!(error.trim_end().lines().count(), 1, "{error}");
     }
+    shell("mkfifo waits");
+    let output = lab(at, "bundle --check waits");
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("it is not a regular file"));
     shell("head -c 3000 x.tar >y.tar");
     let output = lab(at, "bundle --check y.tar");
     let error = text(&output.stderr);

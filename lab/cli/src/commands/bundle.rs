@@ -283,6 +283,10 @@ fn unpack(archive: &Path, folder: &Path) -> Result<(), String> {
         }
         _ => reason(e),
     };
+    // Nothing waits for the writer of a FIFO.
+    if !fs::metadata(archive).map_err(|e| reason(&e))?.is_file() {
+        return Err("it is not a regular file".to_owned());
+    }
     let mut archive = tar::Archive::new(File::open(archive).map_err(|e| reason(&e))?);
     for entry in archive.entries().map_err(|e| no_archive(&e))? {
         let mut entry = entry.map_err(|e| no_archive(&e))?;
