@@ -198,8 +198,8 @@ const WATCHED: Duration = Duration::from_secs(4);
 /// below 0.5 %.
 const MAX_COST: Duration = Duration::from_millis(100);
 
-/// What clients that never read cost a server: processor time, and how often its threads went to sleep. Afterwards
-/// some of them read again, and get everything.
+/// The cost of clients that never read: processor time, and how often the threads of the server went to sleep.
+/// Afterwards some of them read again, and get everything.
 fn cost(how: Option<(&str, &str)>, mode: &str) -> (Duration, u64) {
     let server = Server::run(how, mode, DEAF, 3_000_000);
     let mut silent: Vec<_> = (0..DEAF).map(|_| server.connect()).collect();

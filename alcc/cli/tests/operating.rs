@@ -906,7 +906,7 @@ fn or_plain_starts_the_server_whatever_alcc_lacks() {
     );
 }
 
-/// Whoever can write them controls what root runs.
+/// Another user who can write such a file controls what root runs.
 #[test]
 fn root_is_warned_of_a_file_that_others_may_write() {
     use std::os::unix::fs::PermissionsExt;

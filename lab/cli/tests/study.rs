@@ -288,7 +288,7 @@ fn what_leads_out_of_an_archive_is_refused() {
     for (script, says) in [
         (
             "truncate -s 500M zeros; tar -czf",
-            "it is no uncompressed tar archive",
+            "it is not an uncompressed tar archive",
         ),
         (
             "truncate -s 1T zeros; tar -cSf",

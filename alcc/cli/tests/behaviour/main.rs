@@ -134,7 +134,7 @@ macro_rules! groups {
 
 groups! { write edge wait epoll block descriptor close process exec thread connect limit serve spawn alone error stdio streams }
 
-/// What the kernel keeps of a connection must not go with it to another process.
+/// A limit that the kernel keeps must not go with the connection to another process.
 #[test]
 fn limits_in_the_kernel() {
     let Some(program) = program::built() else {

@@ -279,7 +279,7 @@ fn packed(folder: &Path) -> Result<Vec<u8>, String> {
 fn unpack(archive: &Path, folder: &Path) -> Result<(), String> {
     let no_archive = |e: &Error| match e.kind() {
         ErrorKind::Other | ErrorKind::InvalidData | ErrorKind::UnexpectedEof => {
-            format!("it is no uncompressed tar archive: {}", reason(e))
+            format!("it is not an uncompressed tar archive: {}", reason(e))
         }
         _ => reason(e),
     };
