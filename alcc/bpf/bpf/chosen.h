@@ -17,23 +17,40 @@ static __always_inline bool same_name(const char a[CC_NAME], const char b[CC_NAM
 	return !differ;
 }
 
+static __always_inline bool any_option(const struct options *o)
+{
+	return o->delay || o->delta || o->ratio;
+}
+
 static __always_inline bool has_options(void *sk, const struct options *is)
 {
-	struct options none = {}, *o = options_of(sk, 0);
+	/* Not by options_of(): the compiler would compute the place within before the comparison with NULL. */
+	struct locked_options *o = bpf_sk_storage_get(&options, sk, 0, 0);
 
 	if (!o)
-		o = &none;
-	return o->delay == is->delay && o->delta == is->delta && o->ratio == is->ratio;
+		return !any_option(is);
+	return o->options.delay == is->delay && o->options.delta == is->delta &&
+	       o->options.ratio == is->ratio;
 }
 
 /* For the next control that the socket gets. */
 static __always_inline void ask_for_options(void *sk, const struct options *is)
 {
-	bool any = is->delay || is->delta || is->ratio;
-	struct options *o = options_of(sk, any ? BPF_SK_STORAGE_GET_F_CREATE : 0);
+	struct options *o = options_of(sk, any_option(is) ? BPF_SK_STORAGE_GET_F_CREATE : 0);
 
 	if (o)
 		*o = *is;
+}
+
+/* True: it had some. */
+static __always_inline bool end_options(void *sk)
+{
+	struct locked_options *o = bpf_sk_storage_get(&options, sk, 0, 0);
+
+	if (!o || !any_option(&o->options))
+		return false;
+	__builtin_memset(&o->options, 0, sizeof(o->options));
+	return true;
 }
 
 /*

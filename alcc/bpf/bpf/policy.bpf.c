@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
 /*
- * The policy: rules that choose the congestion control of each connection. One sock_ops program on the
- * root cgroup does it for connections to come, an iterator for those that exist; both use match().
- * Units and cgroups are compared by name, so that a unit which restarts is followed without a daemon.
+ * Rules that choose the congestion control of each connection: those of a policy's file and those of
+ * `alcc attach`. One sock_ops program on the root cgroup does it for connections to come, an iterator for
+ * those that exist; both use matches(). Units and cgroups of a file are compared by name, so that a unit
+ * which restarts is followed without a daemon.
  *
- * The rules of a policy are one value of a map of their own, which user space exchanges as a whole: a
- * connection is compared with one policy or with the other. What a program, a route or an administrator
- * has chosen for a socket stays.
+ * All rules are one value of a map of their own, which user space exchanges as a whole: a connection is
+ * compared with the old ones or with the new ones. What a program, a route or an administrator has chosen
+ * for a socket stays, unless it was 'alcc attach' that named the socket.
  */
 #include "kernel.h"
 
@@ -14,6 +15,7 @@
 #include "chosen.h"
 #include "share.h"
 #include "unsent.h"
+#include "watched.h"
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
@@ -22,6 +24,8 @@ char LICENSE[] SEC("license") = "Dual MIT/GPL";
 /* Longest name of a cgroup, and most levels of them below the root. */
 #define NAME 96
 #define LEVELS 8
+/* Levels of cgroups that are looked at for one by its number. */
+#define DEEPEST 32
 #define SEED_NAME 1
 #define SEED_PATH 2
 /* linux/rtnetlink.h: the metric of a route that names a congestion control, counted from 1. */
@@ -32,6 +36,7 @@ char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
 struct kernfs_node {
 	const char *name;
+	__u64 id;
 };
 
 struct cgroup {
@@ -83,7 +88,7 @@ struct bpf_iter__task_file {
 
 /* A zero matches all. User space has sorted the rules: the first that matches counts. */
 struct rule {
-	__u64 cgroup; /* hash of a cgroup's name or path */
+	__u64 cgroup; /* hash of a cgroup's name or path; of 'alcc attach' its number */
 	__u64 salt;
 	__be32 prefix[4];
 	__be32 mask[4];
@@ -95,7 +100,7 @@ struct rule {
 	__u64 program[2]; /* name of the process that listens */
 	char control[CC_NAME];
 	struct options options;
-	__u32 line; /* user space's, as the label */
+	__u32 line; /* of the file; 0: of 'alcc attach' */
 	char label[LABEL];
 };
 
@@ -104,10 +109,11 @@ struct rule {
 
 struct policy {
 	__u32 rules_len;
-	__u32 by; /* what rules name */
+	__u16 attached_len;
+	__u16 by; /* what rules name */
 	__u64 applied; /* s since 1970 */
 	char file[112];
-	struct rule rules[RULES];
+	struct rule rules[2 * RULES]; /* of the file, and from RULES on of 'alcc attach' */
 };
 
 /* By sizes: within another map the compiler does not describe types. */
@@ -125,11 +131,16 @@ struct {
 	__array(values, struct one_policy);
 } policies SEC(".maps");
 
-/* The policy's work on a socket. A listening socket hands it to accepted connections. */
+/* The choice that 'alcc attach' replaced: one that the policy may replace, too, or another's. */
+#define FREE 1
+#define HELD 2
+
+/* The work on a socket. A listening socket hands it to accepted connections. */
 struct placed {
 	char control[CC_NAME]; /* chosen by the policy; "": none */
-	char back[CC_NAME]; /* given back by the policy */
+	char back[CC_NAME]; /* given back */
 	__u64 program[2]; /* name of the process that listens */
+	__u64 attached; /* 0: not by 'alcc attach' */
 };
 
 struct {
@@ -139,20 +150,39 @@ struct {
 	__type(value, struct placed);
 } placed SEC(".maps");
 
-/* The iterator's task. Filled before the programs are loaded. */
+/* The iterator's task. */
 #define LOOK 0
 #define APPLY 1
 #define ROLL_BACK 2
-const volatile __u32 act = LOOK;
+#define ATTACH 3
+#define DETACH 4
+
+/* Filled before the programs are loaded. */
+const volatile struct {
+	__u32 act;
+	__u8 by_inode; /* only sockets in `inodes` */
+	__u8 listening; /* only sockets that listen */
+	__u8 watch; /* a trial: note every connection that matches a rule */
+	struct rule rule; /* only sockets that match it; what ATTACH gives them */
+} wanted = {};
+
+/* Sockets of the processes that were named, by inode. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1);
+	__type(key, __u64);
+	__type(value, __u8);
+} inodes SEC(".maps");
 
 /* The origin of a socket's control. */
 enum whose {
 	SYSTEM, /* nobody for this socket */
 	POLICY,
 	SINCE, /* somebody after the policy */
-	OWN, /* its program, or 'alcc attach' */
+	OWN, /* its program */
 	ROUTE,
 	MPTCP, /* a part of such a connection */
+	ATTACHED, /* 'alcc attach' */
 };
 
 /* The iterator's record of a socket. */
@@ -168,6 +198,7 @@ struct seen {
 	__be32 peer[4];
 	char was[CC_NAME];
 	char now[CC_NAME]; /* "": left as it is */
+	struct options had;
 };
 
 /* The hashes of the names and paths of a socket's cgroup and of those above it. */
@@ -179,9 +210,11 @@ struct cgroups {
 struct facts {
 	const struct policy *policy;
 	struct cgroups cgroups;
+	__u64 socket; /* its address */
 	__u64 program[2];
 	__u64 client;
 	__be32 peer[4];
+	__u32 from; /* the first rule that counts */
 	__u32 found; /* number of the rule, from 1 */
 	__u16 family;
 	__u16 port;
@@ -193,7 +226,7 @@ static __always_inline void copy_name(char to[CC_NAME], const char from[CC_NAME]
 	__builtin_memcpy(to, from, CC_NAME);
 }
 
-/* `hash_of` of policy.rs. */
+/* `hash_of` of rule.rs. */
 static __always_inline __u64 hashed(__u64 hash, const __u64 name[NAME / 8])
 {
 #pragma unroll
@@ -244,40 +277,70 @@ __noinline int note_cgroups(__u64 socket, struct cgroups *into)
 	return 0;
 }
 
-static long try_rule(__u32 i, void *state)
+/* True if it is of the cgroup with this number, or of one below it. Global: see note_cgroups. */
+__noinline int in_cgroup(__u64 socket, __u64 number)
 {
-	struct facts *f = state;
-	const struct policy *p = f->policy;
-	const struct rule *r;
+	struct sock___policy *sk = (void *)socket;
+	struct cgroup *cgroup, *at;
+	__u32 ancestors =
+		__builtin_preserve_field_info(((struct cgroup *)0)->ancestors, BPF_FIELD_BYTE_OFFSET);
+	int level;
+
+	cgroup = BPF_CORE_READ(sk, sk_cgrp_data.cgroup);
+	level = BPF_CORE_READ(cgroup, level);
+	for (int i = 0; i < DEEPEST; i++) {
+		if (i > level)
+			return 0;
+		at = NULL;
+		bpf_probe_read_kernel(&at, sizeof(at), (void *)cgroup + ancestors + 8 * i);
+		if (BPF_CORE_READ(at, kn, id) == number)
+			return 1;
+	}
+	return 0;
+}
+
+static __always_inline bool matches(const struct rule *r, const struct facts *f)
+{
 	bool below = false;
 
-	if (!p || i >= RULES)
-		return 1;
-	r = &p->rules[i];
 	if (r->port && r->port != f->port)
-		return 0;
+		return false;
 	if (f->listens && (r->family || r->per_mille))
-		return 0;
+		return false;
 	if (r->family) {
 		if (r->family != f->family)
-			return 0;
+			return false;
 #pragma unroll
 		for (int w = 0; w < 4; w++)
 			if ((f->peer[w] ^ r->prefix[w]) & r->mask[w])
-				return 0;
+				return false;
 	}
 	if (r->program[0] && (r->program[0] != f->program[0] || r->program[1] != f->program[1]))
-		return 0;
-	if (r->cgroup) {
+		return false;
+	if (r->cgroup && !r->line) {
+		if (!in_cgroup(f->socket, r->cgroup))
+			return false;
+	} else if (r->cgroup) {
 #pragma unroll
 		for (int l = 0; l < 2 * LEVELS; l++)
 			below |= f->cgroups.hash[l] == r->cgroup;
 		if (!below)
-			return 0;
+			return false;
 	}
-	if (r->per_mille && !in_share(f->client, r->salt, r->per_mille))
+	return !r->per_mille || in_share(f->client, r->salt, r->per_mille);
+}
+
+static long try_rule(__u32 i, void *state)
+{
+	struct facts *f = state;
+	const struct policy *p = f->policy;
+	__u32 at = f->from + i;
+
+	if (!p || at >= 2 * RULES)
+		return 1;
+	if (!matches(&p->rules[at], f))
 		return 0;
-	f->found = i + 1;
+	f->found = at + 1;
 	return 1;
 }
 
@@ -312,28 +375,40 @@ static __always_inline void peer_of(struct sock_common *skc, __u16 *family, __be
 	}
 }
 
-/* The first rule that matches the connection, from 1; 0: none. */
-static __always_inline __u32 match(const struct policy *p, struct tcp_sock *tp,
-				   const struct placed *placed)
+static __always_inline void note_facts(struct facts *f, struct tcp_sock *tp, const struct placed *placed)
 {
 	struct sock_common *skc = (struct sock_common *)tp;
-	struct facts f = {};
 
-	f.port = skc->skc_num;
-	f.listens = skc->skc_state == TCP_LISTEN;
-	peer_of(skc, &f.family, f.peer);
-	f.client = f.family == AF_INET ?
-			   client_of_v4(bpf_ntohl(f.peer[0])) :
-			   client_of_v6(bpf_ntohl(f.peer[0]), bpf_ntohl(f.peer[1]));
+	f->socket = address_of(tp);
+	f->port = skc->skc_num;
+	f->listens = skc->skc_state == TCP_LISTEN;
+	peer_of(skc, &f->family, f->peer);
+	f->client = f->family == AF_INET ?
+			    client_of_v4(bpf_ntohl(f->peer[0])) :
+			    client_of_v6(bpf_ntohl(f->peer[0]), bpf_ntohl(f->peer[1]));
 	if (placed) {
-		f.program[0] = placed->program[0];
-		f.program[1] = placed->program[1];
+		f->program[0] = placed->program[0];
+		f->program[1] = placed->program[1];
 	}
+}
+
+/*
+ * The first rule that matches the connection, from 1; 0: none. Those of 'alcc attach' come first, if the
+ * connection is new: it has named those that exist itself.
+ */
+static __always_inline __u32 match(const struct policy *p, struct facts *f, bool is_new)
+{
+	f->policy = p;
 	if (p->by & BY_CGROUP)
-		note_cgroups(address_of(tp), &f.cgroups);
-	f.policy = p;
-	bpf_loop(p->rules_len, try_rule, &f, 0);
-	return f.found;
+		note_cgroups(f->socket, &f->cgroups);
+	if (is_new) {
+		f->from = RULES;
+		bpf_loop(p->attached_len, try_rule, f, 0);
+		f->from = 0;
+	}
+	if (!f->found)
+		bpf_loop(p->rules_len, try_rule, f, 0);
+	return f->found;
 }
 
 static __always_inline bool by_route(struct sock___policy *sk)
@@ -363,11 +438,13 @@ __noinline int by_the_stack(__u64 socket)
 	return BPF_CORE_READ_BITFIELD_PROBED(icsk, icsk_ca_setsockopt) ? OWN : SYSTEM;
 }
 
-static __always_inline int whose_is(struct tcp_sock *tp, const struct placed *placed,
-				    const struct before *had, const char is[CC_NAME])
+static __always_inline int whose_is(struct tcp_sock *tp, const struct placed *placed, const char is[CC_NAME])
 {
-	int whose = by_the_stack(address_of(tp));
+	int whose;
 
+	if (placed && placed->attached)
+		return ATTACHED;
+	whose = by_the_stack(address_of(tp));
 	if (whose == MPTCP)
 		return MPTCP;
 	if (placed && placed->control[0])
@@ -377,14 +454,23 @@ static __always_inline int whose_is(struct tcp_sock *tp, const struct placed *pl
 	/* A control that was given back is set, too. Another one was chosen since. */
 	if (placed && placed->back[0])
 		return same_name(placed->back, is) ? SYSTEM : SINCE;
-	/* 'alcc attach' has chosen it, or has given it back: a listening socket and what it accepts. */
-	if (had)
-		return had->control[0] ? OWN : SYSTEM;
 	return whose;
 }
 
+static __always_inline void note_choice(struct placed *placed, const struct rule *r, int whose)
+{
+	if (r->line) {
+		copy_name(placed->control, r->control);
+		placed->attached = 0;
+		return;
+	}
+	__builtin_memset(placed->control, 0, CC_NAME);
+	if (!placed->attached)
+		placed->attached = whose == SYSTEM || whose == POLICY ? FREE : HELD;
+}
+
 /* `socket`: what the helpers take; `sk`: what the storage takes. Both are the connection. 0: done. */
-#define TAKE(socket, sk, rule, is)                                                             \
+#define TAKE(socket, sk, rule, is, whose)                                                      \
 	({                                                                                     \
 		struct before *had_ = bpf_sk_storage_get(&before, sk, 0,                       \
 							 BPF_SK_STORAGE_GET_F_CREATE);         \
@@ -405,9 +491,9 @@ static __always_inline int whose_is(struct tcp_sock *tp, const struct placed *pl
 			else                                                                   \
 				unsent_end(socket);                                            \
 			/* The control before the first change. */                             \
-			if (!had_->control[0])                                                 \
+			if (!had_->control[0] || whose == SINCE)                               \
 				copy_name(had_->control, is);                                  \
-			copy_name(now_->control, (rule)->control);                             \
+			note_choice(now_, rule, whose);                                        \
 		}                                                                              \
 		failed_;                                                                       \
 	})
@@ -416,11 +502,31 @@ static __always_inline const struct rule *rule_at(const struct policy *p, __u32 
 {
 	__u64 i = number - 1;
 
-	if (i >= RULES)
+	if (i >= 2 * RULES)
 		return NULL;
 	/* Else the compiler computes the place from what is not compared. */
 	barrier_var(i);
-	return (const void *)p->rules + (i & (RULES - 1)) * sizeof(struct rule);
+	return (const void *)p->rules + (i & (2 * RULES - 1)) * sizeof(struct rule);
+}
+
+static __always_inline const struct rule *wanted_rule(void)
+{
+	const struct rule *r = (const struct rule *)&wanted.rule;
+
+	/* Else the compiler takes the zeros here for what the loader fills in. */
+	barrier_var(r);
+	return r;
+}
+
+static __always_inline bool is_of_the_processes(struct tcp_sock *tp)
+{
+	struct socket *socket = ((struct sock *)tp)->sk_socket;
+	__u64 inode = 0;
+
+	if (socket)
+		bpf_probe_read_kernel(&inode, sizeof(inode),
+				      &((struct socket_alloc *)socket)->vfs_inode.i_ino);
+	return bpf_map_lookup_elem(&inodes, &inode);
 }
 
 static __always_inline void note_program(struct placed *placed, struct task_struct *task)
@@ -433,16 +539,29 @@ static __always_inline void note_program(struct placed *placed, struct task_stru
 	bpf_probe_read_kernel_str(placed->program, CC_NAME, leader->comm);
 }
 
+static __always_inline void watch(struct bpf_sock_ops *ops, struct bpf_sock *sk, __u64 client)
+{
+	struct watched *w = bpf_sk_storage_get(&watched, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
+
+	if (!w)
+		return;
+	w->cookie = bpf_get_socket_cookie(ops);
+	w->client = client;
+	bpf_sock_ops_cb_flags_set(ops, ops->bpf_sock_ops_cb_flags | BPF_SOCK_OPS_STATE_CB_FLAG);
+}
+
+/* For connections to come: as soon as one is established, whoever opened it. */
 SEC("sockops")
 int alcc_policy(struct bpf_sock_ops *ops)
 {
 	struct bpf_sock *sk = ops->sk;
 	const struct policy *p;
 	const struct rule *r;
-	struct before *had;
 	struct placed *was;
 	struct tcp_sock *tp;
+	struct facts f = {};
 	char is[CC_NAME] = {};
+	int whose;
 
 	if (!sk)
 		return 1;
@@ -459,21 +578,45 @@ int alcc_policy(struct bpf_sock_ops *ops)
 		return 1;
 	}
 	if (ops->op != BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB &&
-	    ops->op != BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB)
+	    /* The peer of an outgoing connection is not a client. */
+	    (ops->op != BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB || wanted.watch))
 		return 1;
 	tp = bpf_skc_to_tcp_sock(sk);
 	if (!tp)
 		return 1;
 	was = bpf_sk_storage_get(&placed, sk, 0, 0);
-	r = rule_at(p, match(p, tp, was));
-	if (!r || r->leave)
+	note_facts(&f, tp, was);
+	r = rule_at(p, match(p, &f, true));
+	if (!r)
+		return 1;
+	if (wanted.watch)
+		watch(ops, sk, f.client);
+	if (r->leave)
 		return 1;
 	bpf_getsockopt(ops, SOL_TCP, TCP_CONGESTION, is, CC_NAME);
-	had = bpf_sk_storage_get(&before, sk, 0, 0);
-	if (whose_is(tp, was, had, is) != SYSTEM)
+	whose = whose_is(tp, was, is);
+	if (r->line && whose != SYSTEM)
 		return 1;
-	TAKE(ops, sk, r, is);
+	TAKE(ops, sk, r, is, whose);
 	return 1;
+}
+
+/*
+ * The number of the rule for a socket that the iterator looks for; 0: none; -1: it does not look for this one.
+ * Ends before the caller's record begins, because the stack has no room for both.
+ */
+static __always_inline long rule_of(const struct policy *p, struct tcp_sock *tp, const struct placed *is)
+{
+	struct facts f = {};
+
+	note_facts(&f, tp, is);
+	if (!matches(wanted_rule(), &f) || (wanted.by_inode && !is_of_the_processes(tp)))
+		return -1;
+	if (f.listens ? wanted.act == APPLY || wanted.act == ROLL_BACK : wanted.listening)
+		return -1;
+	if (!p || wanted.act == ATTACH || wanted.act == ROLL_BACK || (wanted.act == DETACH && f.listens))
+		return 0;
+	return match(p, &f, f.listens);
 }
 
 SEC("iter/tcp")
@@ -485,26 +628,36 @@ int alcc_sockets(struct bpf_iter__tcp *ctx)
 	struct placed *is;
 	struct before *had;
 	struct tcp_sock *tp;
-	struct seen s = {};
+	struct options *options;
+	bool may_take, gives_back, of_older;
+	long number;
 
 	if (!skc)
 		return 0;
 	tp = bpf_skc_to_tcp_sock(skc);
 	if (!tp)
 		return 0;
-	p = in_force();
 	is = bpf_sk_storage_get(&placed, (struct sock *)tp, 0, 0);
+	p = in_force();
+	number = rule_of(p, tp, is);
+	if (number < 0)
+		return 0;
+	struct seen s = { .rule = number };
+
+	bpf_getsockopt(tp, SOL_TCP, TCP_CONGESTION, s.was, sizeof(s.was));
+	s.whose = whose_is(tp, is, s.was);
+	had = bpf_sk_storage_get(&before, (struct sock *)tp, 0, 0);
+	/* An older version noted no more than that. */
+	of_older = had && had->control[0] && !is;
+	if (wanted.act == DETACH && s.whose != ATTACHED && !of_older)
+		return 0;
+	options = options_of(tp, 0);
+	if (options)
+		s.had = *options;
 	peer_of(skc, &s.family, s.peer);
 	s.port = skc->skc_num;
 	s.peer_port = bpf_ntohs(skc->skc_dport);
 	s.state = skc->skc_state;
-	if (s.state == TCP_LISTEN && act != LOOK)
-		return 0;
-	if (p && act != ROLL_BACK)
-		s.rule = match(p, tp, is);
-	bpf_getsockopt(tp, SOL_TCP, TCP_CONGESTION, s.was, sizeof(s.was));
-	had = bpf_sk_storage_get(&before, (struct sock *)tp, 0, 0);
-	s.whose = whose_is(tp, is, had, s.was);
 	if (p)
 		r = rule_at(p, s.rule);
 	if (r && r->leave)
@@ -513,30 +666,46 @@ int alcc_sockets(struct bpf_iter__tcp *ctx)
 	barrier_var(r);
 	if (r && s.whose == POLICY && same_name(s.was, r->control))
 		s.anew = !has_options((struct sock *)tp, &r->options);
-	if (act == LOOK) {
+	may_take = s.whose == SYSTEM || s.whose == POLICY;
+	gives_back = s.whose == POLICY;
+	if (wanted.act == ATTACH) {
+		r = wanted_rule();
+		may_take = true;
+	} else if (wanted.act == DETACH) {
+		may_take = is && is->attached == FREE;
+		gives_back = true;
+	} else if (wanted.act == ROLL_BACK) {
+		gives_back |= of_older;
+	}
+	if (!may_take)
+		r = NULL;
+	barrier_var(r);
+	if (wanted.act == LOOK) {
 		bpf_seq_write(ctx->meta->seq, &s, sizeof(s));
 		return 0;
 	}
-	if (r) {
-		if (s.whose == SYSTEM || s.whose == POLICY)
-			copy_name(s.now, r->control);
-	} else if (s.whose == POLICY && had) {
+	if (r)
+		copy_name(s.now, r->control);
+	else if (gives_back && had)
 		copy_name(s.now, had->control);
-	}
 	/* Told before it is done: what does not fit, the kernel forgets, and shows the socket again. */
 	if (bpf_seq_write(ctx->meta->seq, &s, sizeof(s)) || !s.now[0])
 		return 0;
 	if (r) {
-		s.error = -TAKE(tp, (struct sock *)tp, r, s.was);
-	} else {
-		struct options none = {};
-
-		ask_for_options((struct sock *)tp, &none);
+		s.error = -TAKE(tp, (struct sock *)tp, r, s.was, s.whose);
+	} else if (had) {
+		if (end_options((struct sock *)tp))
+			begin_anew(tp, s.was, s.now);
 		s.error = -bpf_setsockopt(tp, SOL_TCP, TCP_CONGESTION, s.now, CC_NAME);
-		if (!s.error && is && had) {
+		is = bpf_sk_storage_get(&placed, (struct sock *)tp, 0, BPF_SK_STORAGE_GET_F_CREATE);
+		if (!s.error && is) {
 			unsent_end(tp);
-			copy_name(is->back, s.now);
+			/* A choice of the socket's program is its own again. */
+			__builtin_memset(is->back, 0, CC_NAME);
+			if (is->attached != HELD)
+				copy_name(is->back, s.now);
 			__builtin_memset(is->control, 0, CC_NAME);
+			is->attached = 0;
 			__builtin_memset(had->control, 0, CC_NAME);
 		}
 	}

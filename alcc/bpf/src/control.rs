@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Registration of the controls with the kernel, and its end.
 use crate::error::BpfError;
-use crate::{Control, Ended, Loaded, PINS, WINDOW, allowed, attach, controls, door, pins};
+use crate::{Control, Ended, Loaded, PINS, WINDOW, allowed, attach, controls, door, pins, policy};
 use libbpf_rs::ReferencesType;
 use libbpf_rs::btf::{Btf, types};
 use libbpf_rs::{ErrorKind, MapCore, MapHandle, ObjectBuilder, OpenObject};
@@ -95,8 +95,8 @@ pub fn unload() -> Result<Ended, BpfError> {
     let older = pins::older();
     let mut ended = Ended {
         futures: crate::futures(),
-        // Its rules name controls that end here.
-        policy: crate::policy::end()?,
+        // Their rules name controls that end here.
+        policy: policy::end()?,
         ..Ended::default()
     };
     if older.is_none() && !ended.policy && ended.futures.is_empty() && loaded().is_empty() {

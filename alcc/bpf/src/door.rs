@@ -64,7 +64,7 @@ pub fn open_door(cgroup: &Path) -> Result<bool, BpfError> {
         let name = name(which);
         // Remains of an interrupted call.
         pins::end_link(&pins::pin(&name))?;
-        let link = crate::attach::program(&object, program)
+        let link = crate::sockets::program(&object, program)
             .attach_cgroup(folder.as_raw_fd())
             .map_err(|e| failed(&e))?;
         links.push((name, link));

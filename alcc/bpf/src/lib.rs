@@ -27,6 +27,8 @@ mod attach;
 mod control;
 #[cfg(feature = "loader")]
 mod door;
+#[cfg(feature = "loader")]
+mod encoded;
 mod error;
 mod namespace;
 mod options;
@@ -36,6 +38,8 @@ mod pins;
 pub mod policy;
 mod rule;
 mod selection;
+#[cfg(feature = "loader")]
+mod sockets;
 #[cfg(feature = "loader")]
 mod trial;
 
@@ -50,13 +54,15 @@ pub use alcc_sys::{Chosen, Options};
 #[cfg(feature = "loader")]
 pub use allowed::{allow_users, is_for_users};
 #[cfg(feature = "loader")]
-pub use attach::{attach, detach, end_futures, futures, survey};
+pub use attach::{attach, detach, survey};
 #[cfg(feature = "loader")]
 pub use control::{load, loaded, older, unload, window_group};
 #[cfg(feature = "loader")]
 pub use door::{check_door, door_cost, doors, end_doors, open_door};
 pub use error::BpfError;
 pub use namespace::{namespace_of, within};
+#[cfg(feature = "loader")]
+pub use policy::{end_futures, futures};
 pub use rule::{
     CGROUP_LEN, CGROUP_LEVELS, InForce, PROGRAM_LEN, Place, RULES, Rule, RuleInForce, Seen, Walk,
     Whose, below_all_cgroups, shortened,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The rules of a policy.
-use crate::{Chosen, Prefix};
+use crate::{Chosen, Options, Prefix};
 use alcc_observe::Share;
 use std::cmp::Reverse;
 use std::fmt::Write as _;
@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// Largest number of rules in a policy.
+/// Largest number of rules in a policy, and of choices of [`crate::Future`].
 pub const RULES: usize = 64;
 /// Maximum length of a program's name, in bytes.
 pub const PROGRAM_LEN: usize = 15;
@@ -29,10 +29,12 @@ pub enum Place {
     Unit(String),
     /// The path below the folder of all cgroups, without a slash at its ends.
     Path(String),
+    /// This cgroup, by the inode number of its folder, and none that is made again in its place.
+    Number(u64),
 }
 
 impl Place {
-    /// The hash that the kernel's program compares.
+    /// The hash or number that the kernel's program compares.
     #[cfg(feature = "loader")]
     pub(crate) fn hash(&self) -> u64 {
         match self {
@@ -41,6 +43,7 @@ impl Place {
                 let parts: Vec<_> = path.split('/').map(str::as_bytes).collect();
                 hash_of(&parts).1
             }
+            Self::Number(number) => *number,
         }
     }
 }
@@ -62,7 +65,7 @@ pub struct Rule {
     pub control: Option<Chosen>,
     /// The algorithm's name in the file.
     pub algorithm: String,
-    /// Line of the file.
+    /// Line of the file; 0: the rule is of `alcc attach`.
     pub line: u32,
 }
 
@@ -84,6 +87,7 @@ impl Rule {
             None => 0,
             Some(Place::Unit(_)) => 1,
             Some(Place::Path(path)) => 2 + path.split('/').count(),
+            Some(Place::Number(_)) => usize::MAX,
         };
         let share = self.share.map_or(1001, |share| share.per_mille());
         Reverse((
@@ -117,6 +121,7 @@ impl Rule {
             self.place.as_ref().map(|place| match place {
                 Place::Unit(name) => format!("unit {name}"),
                 Place::Path(path) => format!("cgroup {path}"),
+                Place::Number(number) => format!("cgroup {number}"),
             }),
             self.peer.map(|peer| format!("peer {peer}")),
             self.program.as_ref().map(|name| format!("program {name}")),
@@ -173,12 +178,14 @@ pub enum Whose {
     Policy,
     /// A later change by a user or program, after the policy.
     Since,
-    /// The socket's program, or `alcc attach`.
+    /// The socket's program.
     Own,
     /// A route.
     Route,
     /// Multipath TCP: all subflows of a connection have one control.
     Mptcp,
+    /// `alcc attach`.
+    Attached,
 }
 
 /// The sockets of all network namespaces.
@@ -200,12 +207,14 @@ pub struct Seen {
     /// The origin of the control that it had.
     pub whose: Whose,
     /// Index of the matching rule in the policy. For a listening socket, the rule for connections from
-    /// clients that no rule names.
+    /// clients that no rule names; from [`RULES`] on, the choice of [`crate::futures`] with the rest as index.
     pub rule: Option<usize>,
     /// True if it has the rule's control with other options.
     pub anew: bool,
     /// Its earlier control.
     pub was: String,
+    /// The options of that control.
+    pub had: Options,
     /// The control that this call selected. `None`: it does not change.
     pub now: Option<String>,
     /// The kernel's refusal.

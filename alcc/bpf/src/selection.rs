@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The selection of connections.
 use crate::error::BpfError;
+#[cfg(feature = "loader")]
+use crate::rule::Rule;
 use alcc_observe::Share;
 use alcc_sys::{Chosen, Options};
 use nix::sys::statfs::{CGROUP2_SUPER_MAGIC, fstatfs};
@@ -106,6 +108,21 @@ impl Prefix {
         let family = u16::try_from(family).expect("families are small");
         (family, words, u32::from(self.len))
     }
+
+    /// The network of [`Prefix::words`]. `None`: no family is given.
+    #[cfg(feature = "loader")]
+    pub(crate) fn of_words(family: u16, words: [u8; 16], len: u32) -> Option<Self> {
+        let address = match i32::from(family) {
+            0 => return None,
+            nix::libc::AF_INET => {
+                let v4: [u8; 4] = words[..4].try_into().expect("four bytes");
+                IpAddr::from(v4)
+            }
+            _ => IpAddr::from(words),
+        };
+        let len = u8::try_from(len).ok()?;
+        Some(Self { address, len })
+    }
 }
 
 /// A choice for future connections of all processes in a cgroup.
@@ -117,66 +134,64 @@ pub struct Future<'a> {
     pub cgroup: &'a Path,
 }
 
-/// Prefix of the names of the choices' pins.
-pub(crate) const PREFIX: &str = "future-";
-
-impl Future<'_> {
-    /// Opens its cgroup. Also returns the name of its pin, which must not contain a dot.
-    pub(crate) fn open(&self) -> Result<(File, String), BpfError> {
-        let (cgroup, number) = open_cgroup(self.cgroup)?;
-        Ok((
-            cgroup,
-            format!("{PREFIX}{}-{number}", self.selection.name()),
-        ))
-    }
-}
-
 /// A choice for future connections that is in force.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Choice {
-    /// The name of its pin: `future-PORT-PREFIX-CGROUP`.
-    pub name: String,
+    /// The local port.
+    pub port: Option<u16>,
+    /// The peer's address.
+    pub prefix: Option<Prefix>,
+    /// The control that such connections get.
+    pub control: Chosen,
+    /// The number of the cgroup.
+    pub(crate) number: u64,
     /// The cgroup. `None`: it has been removed, so the choice has no effect.
     pub cgroup: Option<PathBuf>,
 }
 
 impl Choice {
+    /// Its name for programs: `future-PORT-PREFIX-CGROUP`.
+    pub fn name(&self) -> String {
+        name_of(self.port, self.prefix, self.number)
+    }
+
     /// True if it was made for this cgroup.
     pub fn is_in(&self, cgroup: &Path) -> bool {
-        let number = fs::metadata(cgroup).map(|about| about.ino().to_string());
-        let (_, of) = self.name.rsplit_once('-').unwrap_or_default();
-        number.is_ok_and(|number| number == of)
+        fs::metadata(cgroup).is_ok_and(|about| about.ino() == self.number)
     }
 
     /// True if it can apply to a connection of this selection. Networks and cgroups are not compared.
     pub fn meets(&self, selection: &Selection) -> bool {
-        let port = self.name.split('-').nth(1).unwrap_or("any");
-        let wanted = selection.port.map(|port| port.to_string());
-        port == "any" || wanted.is_none_or(|wanted| port == wanted)
+        (self.port.zip(selection.port)).is_none_or(|(port, wanted)| port == wanted)
     }
 
     /// True if it was made for this port and this network, in any cgroup.
     pub fn is_of(&self, selection: &Selection) -> bool {
-        let (of, _) = self.name.rsplit_once('-').unwrap_or_default();
-        of.strip_prefix(PREFIX) == Some(&selection.name())
+        (self.port, self.prefix) == (selection.port, selection.prefix)
     }
+}
+
+pub(crate) fn name_of(port: Option<u16>, prefix: Option<Prefix>, cgroup: u64) -> String {
+    let any = || "any".to_owned();
+    let port = port.map_or_else(any, |port| port.to_string());
+    let prefix = prefix.map_or_else(any, |p| p.to_string().replace(['.', ':', '/'], "_"));
+    format!("future-{port}-{prefix}-{cgroup}")
 }
 
 impl fmt::Display for Choice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut parts = self.name.split('-').skip(1);
-        let (port, prefix) = (parts.next().unwrap_or("any"), parts.next().unwrap_or("any"));
-        match port {
-            "any" => f.write_str("any port")?,
-            port => write!(f, "port {port}")?,
+        match self.port {
+            None => f.write_str("any port")?,
+            Some(port) => write!(f, "port {port}")?,
         }
-        if prefix != "any" {
+        if let Some(prefix) = self.prefix {
             write!(f, ", peers {prefix}")?;
         }
         match &self.cgroup {
-            Some(cgroup) => write!(f, ", {}", cgroup.display()),
-            None => f.write_str(", of a cgroup that is gone"),
+            Some(cgroup) => write!(f, ", {}", cgroup.display())?,
+            None => f.write_str(", of a cgroup that is gone")?,
         }
+        write!(f, ": {}", self.control)
     }
 }
 
@@ -257,14 +272,16 @@ pub struct Sockets {
 }
 
 impl Selection {
-    /// Port and network, as in the names of the choices' pins.
-    fn name(&self) -> String {
-        let port = self.port.map_or_else(|| "any".into(), |p| p.to_string());
-        let prefix = self.prefix.map_or_else(
-            || "any".into(),
-            |p| p.to_string().replace(['.', ':', '/'], "_"),
-        );
-        format!("{port}-{prefix}")
+    /// Its port, network and share as a rule. Its processes are compared otherwise.
+    #[cfg(feature = "loader")]
+    pub(crate) fn rule(&self, control: Option<Chosen>) -> Rule {
+        Rule {
+            port: self.port,
+            peer: self.prefix,
+            share: self.share,
+            control,
+            ..Rule::default()
+        }
     }
 
     /// True if a socket with this local port and this peer matches, regardless of its process. A

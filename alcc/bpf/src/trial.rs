@@ -1,25 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A share of the clients under another control, and the counters of all connections.
-use crate::attach::{Act, FUTURE, configure, detach, load, open, program, rodata};
+use crate::attach::detach;
 use crate::control;
+use crate::encoded::Rules;
 use crate::error::BpfError;
 use crate::options;
 use crate::pins;
-use crate::selection::{Counters, Future, Selection, TransferEnd};
+use crate::policy::exchange;
+use crate::rule::Rule;
+use crate::selection::{Counters, Selection, TransferEnd, name_of, open_cgroup};
+use crate::sockets::{Act, ENDS_MAPS, FUTURE, POLICIES, Wanted, map, program, read_link};
 use alcc_sys::Chosen;
-use libbpf_rs::{Iter, Link, MapCore, MapFlags, Object};
+use libbpf_rs::{Link, MapCore, MapFlags, Object};
 use nix::fcntl::{Flock, FlockArg};
 use std::fmt;
 use std::fs::File;
-use std::io::Read;
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::Path;
 
 /// Program that records the end of each connection, and of each transfer on a connection that continues.
-pub(crate) const CLOSED: &str = "alcc_closed";
+const CLOSED: &str = "alcc_closed";
 const ACKED: &str = "alcc_acked";
-/// The queue of these ends, and the number of those that did not fit.
-pub(crate) const ENDS_MAPS: [&str; 2] = ["ends", "ends_lost"];
 const READINGS: &str = "alcc_readings";
 const WATCHED: &str = "watched";
 /// `struct counters` of `watched.h`.
@@ -60,16 +61,24 @@ impl Trial {
         control::able()?;
         options::check(control)?;
         pins::prepare()?;
-        let (folder, name) = Future { selection, cgroup }.open()?;
-        let lock = alone(&name)?;
+        let (folder, number) = open_cgroup(cgroup)?;
+        let lock = alone(&name_of(selection.port, selection.prefix, number))?;
         let failed = |e: libbpf_rs::Error| BpfError::kernel("begin the trial", &e);
-        let mut open = open(&[FUTURE, READINGS, CLOSED, ACKED])?;
-        configure(&mut open, &rodata(selection, false, &Act::Watch(control))).map_err(failed)?;
-        let object = load(open)?;
-        let watched = object
-            .maps()
-            .find(|map| map.name() == WATCHED)
-            .expect("the object has the map: a test opens it");
+        let wanted = Wanted {
+            watch: true,
+            ..Wanted::all(Act::Apply)
+        };
+        let object = wanted.load(&[FUTURE, READINGS, CLOSED, ACKED])?;
+        // The share, and then all others, which are left alone.
+        let others = Rule {
+            share: None,
+            ..selection.rule(None)
+        };
+        let mut rules = Rules::default();
+        rules.attach(&others);
+        rules.attach(&selection.rule(Some(control.clone())));
+        exchange(&map(&object, POLICIES), &rules)?;
+        let watched = map(&object, WATCHED);
         let readings = program(&object, READINGS)
             .attach_iter(watched.as_fd())
             .map_err(failed)?;
@@ -96,21 +105,13 @@ impl Trial {
     /// # Errors
     /// The kernel refuses.
     pub fn readings(&self) -> Result<Vec<Counters>, BpfError> {
-        let failed = |error: String| BpfError::Kernel {
-            attempt: "read the counters of the trial".into(),
-            error,
-        };
-        let mut records = Vec::new();
-        Iter::new(&self.readings)
-            .map_err(|e| failed(e.to_string()))?
-            .read_to_end(&mut records)
-            .map_err(|e| failed(e.to_string()))?;
+        let records = read_link(&self.readings)?;
         Ok(records.chunks_exact(COUNTERS_LEN).map(counters).collect())
     }
 
     /// The ends of transfers and connections since the last call, in order.
     pub fn ends(&self) -> Vec<TransferEnd> {
-        let queue = self.map(ENDS_MAPS[0]);
+        let queue = map(&self.object, ENDS_MAPS[0]);
         let next = || queue.lookup_and_delete(&[]).ok().flatten();
         std::iter::from_fn(next)
             .take(ENDS_LEN)
@@ -123,15 +124,9 @@ impl Trial {
 
     /// The number of ends that were lost because they came too fast.
     pub fn ends_lost(&self) -> u64 {
-        let lost = (self.map(ENDS_MAPS[1])).lookup(&0u32.to_ne_bytes(), MapFlags::ANY);
+        let lost = map(&self.object, ENDS_MAPS[1]).lookup(&0u32.to_ne_bytes(), MapFlags::ANY);
         let lost = lost.ok().flatten().and_then(|bytes| bytes.try_into().ok());
         lost.map_or(0, u64::from_ne_bytes)
-    }
-
-    fn map(&self, name: &str) -> impl MapCore {
-        let mut maps = self.object.maps();
-        maps.find(|map| map.name() == name)
-            .expect("the object has the map: a test opens it")
     }
 
     /// Stops switching: new connections keep their congestion control, and switched ones get back the

@@ -5,7 +5,10 @@ mod controls;
 #[path = "../../cli/tests/support/starts.rs"]
 mod starts;
 
-use alcc_bpf::{BpfError, Place, Rule, Seen, Selection, Whose, attach, cgroup_of, detach, policy};
+use alcc_bpf::{
+    BpfError, Future, Place, Prefix, RULES, Rule, Seen, Selection, Whose, attach, cgroup_of,
+    detach, end_futures, futures, policy,
+};
 use nix::sys::socket::{getsockopt, setsockopt, sockopt::TcpCongestion};
 use starts::first_right;
 use std::net::{Ipv6Addr, SocketAddr, TcpListener, TcpStream};
@@ -18,6 +21,7 @@ fn rule(control: Option<&str>) -> Rule {
     Rule {
         control: control.map(Into::into),
         algorithm: control.unwrap_or("off").to_owned(),
+        line: 1,
         ..Rule::default()
     }
 }
@@ -164,6 +168,171 @@ fn what_others_have_chosen_stays() {
     assert_eq!(control(&free), third);
     policy::rollback().unwrap();
     assert_eq!(control(&free), third);
+}
+
+fn selected(port: Option<u16>) -> Selection {
+    Selection {
+        port,
+        ..Selection::default()
+    }
+}
+
+#[test]
+fn attach_counts_before_the_policy_until_detach() {
+    let _alone = controls::controls_alone();
+    let (default, other) = two_controls();
+    let third = ["cubic", "reno", "bbr"];
+    let third = third.into_iter().find(|c| *c != default && *c != other);
+    let third = third.unwrap();
+    let Some(all) = alcc_bpf::all_cgroups() else {
+        println!("skipped: needs cgroups of version 2");
+        return;
+    };
+    let server = Server::new("127.0.0.1:0");
+    let only = selected(server.port());
+    let (_client, own) = server.connect();
+    if setsockopt(&own, TcpCongestion, &third.into()).is_err() {
+        println!("skipped: this kernel has no third control");
+        return;
+    }
+    setsockopt(&own, TcpCongestion, &default.as_str().into()).unwrap();
+    let (_client, before) = server.connect();
+    let by_file = || {
+        apply(vec![Rule {
+            port: server.port(),
+            ..rule(Some(other))
+        }])
+    };
+    if by_file().is_none() {
+        return;
+    }
+    let future = Future {
+        selection: &only,
+        cgroup: &all,
+    };
+    future.begin(third).unwrap();
+    assert_eq!(attach(&only, third).unwrap().len(), 3);
+    let (_client, after) = server.connect();
+    let sockets = [&own, &before, &after];
+    let are = |expected: [&str; 3]| assert_eq!(sockets.map(control), expected);
+    are([third; 3]);
+    // Another policy changes nothing of it, nor does the end of the policy.
+    let seen = by_file().unwrap();
+    let of_attach = |s: &&Seen| Some(s.port) == server.port() && s.whose == Whose::Attached;
+    assert_eq!(seen.iter().filter(of_attach).count(), 3, "{seen:?}");
+    assert!(changed(&seen, &server).is_empty(), "{seen:?}");
+    policy::rollback().unwrap();
+    are([third; 3]);
+    assert_eq!(control(&server.connect().1), third);
+    by_file();
+    assert_eq!(
+        (futures().len(), &*control(&server.connect().1)),
+        (1, third)
+    );
+    // What the program had chosen is its own again; the rest is the policy's.
+    assert_eq!(end_futures(|choice| choice.is_of(&only)).unwrap().len(), 1);
+    assert_eq!(detach(&only).unwrap().len(), 4);
+    are([&*default, other, other]);
+    assert_eq!(control(&server.connect().1), other);
+    by_file();
+    are([&*default, other, other]);
+    policy::rollback().unwrap();
+    are([&*default; 3]);
+    assert_eq!(detach(&only).unwrap(), []);
+}
+
+#[test]
+fn attach_alone_leaves_future_connections() {
+    let _alone = controls::controls_alone();
+    let (default, other) = two_controls();
+    let server = Server::new("[::1]:0");
+    let (_client, before) = server.connect();
+    // A listening socket has no peer.
+    let clients = Selection {
+        prefix: Some("::1".parse().unwrap()),
+        pid: Some(std::process::id()),
+        ..selected(server.port())
+    };
+    match attach(&clients, other) {
+        Err(why @ (BpfError::Forbidden { .. } | BpfError::NoBtf)) => {
+            println!("skipped: {why}");
+            return;
+        }
+        found => assert_eq!(found.unwrap().len(), 1),
+    }
+    assert_eq!(control(&before), other);
+    assert_eq!(
+        (control(&server.connect().1), futures()),
+        (default.clone(), vec![])
+    );
+    detach(&clients).unwrap();
+    assert_eq!(control(&before), default);
+}
+
+#[test]
+fn a_choice_for_a_cgroup_is_for_it_alone_and_the_newest_counts() {
+    let _alone = controls::controls_alone();
+    let (default, other) = two_controls();
+    let (Some(all), Some(own)) = (alcc_bpf::all_cgroups(), cgroup_of(std::process::id())) else {
+        println!("skipped: needs cgroups of version 2");
+        return;
+    };
+    let outer = all.join("alcc-test.attached");
+    let deep = outer.join("a/b/c/d/e/f/g/h/i/j");
+    if std::fs::create_dir_all(&deep).is_err() {
+        println!("skipped: needs the right to make cgroups");
+        return;
+    }
+    let served_in = |cgroup: &Path| {
+        let procs =
+            |at: &Path| std::fs::write(at.join("cgroup.procs"), std::process::id().to_string());
+        procs(cgroup).unwrap();
+        let server = Server::new("127.0.0.1:0");
+        procs(&own).unwrap();
+        control(&server.connect().1)
+    };
+    let remove = || {
+        let folders = deep
+            .ancestors()
+            .take_while(|folder| folder.starts_with(&outer));
+        folders.for_each(|folder| std::fs::remove_dir(folder).unwrap());
+    };
+    let net = |text: &str| -> Option<Prefix> { Some(text.parse().unwrap()) };
+    let clients = |prefix| Selection {
+        prefix: net(prefix),
+        ..Selection::default()
+    };
+    let begin = |selection: &Selection, cgroup: &Path, control: &str| {
+        Future { selection, cgroup }.begin(control)
+    };
+    if let Err(why @ (BpfError::Forbidden { .. } | BpfError::NoBtf)) =
+        begin(&clients("127.0.0.0/8"), &outer, other)
+    {
+        println!("skipped: {why}");
+        return remove();
+    }
+    assert_eq!(served_in(&deep), other);
+    assert_eq!(served_in(&own), default);
+    assert_eq!(futures()[0].cgroup.as_ref(), Some(&outer));
+    begin(&clients("127.0.0.1"), &all, &default).unwrap();
+    assert_eq!(served_in(&deep), default);
+    begin(&clients("127.0.0.0/8"), &outer, other).unwrap();
+    assert_eq!((served_in(&deep), futures().len()), (other.to_owned(), 2));
+    // One that is made again is another.
+    remove();
+    std::fs::create_dir_all(&deep).unwrap();
+    assert_eq!((served_in(&deep), &futures()[0].cgroup), (default, &None));
+    remove();
+    for port in 1..RULES as u16 - 1 {
+        begin(&selected(Some(port)), &all, other).unwrap();
+    }
+    let refused = begin(&selected(Some(9999)), &all, other).unwrap_err();
+    assert!(
+        refused.to_string().contains("64 such selections"),
+        "{refused}"
+    );
+    assert_eq!(end_futures(|_| true).unwrap().len(), RULES);
+    assert_eq!(futures(), []);
 }
 
 /// A listening socket keeps the kernel's mark that a control was chosen for it.
@@ -372,7 +541,18 @@ fn five_thousand_connections_follow_within_half_a_second() {
         let given_back = began.elapsed();
         assert_eq!(right(&default), ALL);
         println!("{ALL} connections: applied in {applied:?}, given back in {given_back:?}");
-        applied.max(given_back).as_secs_f64()
+        let slower = applied.max(given_back);
+        let only = selected(server.port());
+        let began = Instant::now();
+        attach(&only, other).unwrap();
+        let attached = began.elapsed();
+        assert_eq!(right(other), ALL);
+        let began = Instant::now();
+        detach(&only).unwrap();
+        let detached = began.elapsed();
+        assert_eq!(right(&default), ALL);
+        println!("{ALL} connections: attached in {attached:?}, detached in {detached:?}");
+        slower.max(attached).max(detached).as_secs_f64()
     };
     // Others work on a machine, too.
     first_right(5, measure, |takes| *takes < 0.5 || controls::slow_machine());

@@ -535,7 +535,7 @@ fn unload_and_detach_give_back_what_listens_and_what_was_to_come() {
         "{said}"
     );
     assert!(
-        said.contains("stays for connections to come: any port, peers 127_0_0_0_8"),
+        said.contains("stays for connections to come: any port, peers 127.0.0.0/8"),
         "{said}"
     );
     done("detach");

@@ -478,7 +478,7 @@ fn a_policy_of_another_version_is_named_and_replaced() {
     };
     let make_old = || {
         for name in ["link", "policies", "placed"] {
-            std::fs::rename(pin(1, name), pin(0, name)).unwrap();
+            std::fs::rename(pin(2, name), pin(0, name)).unwrap();
         }
     };
     make_old();
@@ -836,7 +836,20 @@ fn off_ends_the_policy_and_what_attach_has_chosen() {
     assert_eq!((&*control(&first), &*control(&second)), (other, other));
     assert!(done("bpf status").contains("a policy of 1 rule"));
     assert!(done(&format!("detach --port {port}")).contains("the policy stays in force"));
-    file.apply(&port_rule(port, other));
+    let said = file.apply(&port_rule(port, other));
+    let choice = format!("port {to}, {}: {other}", cgroups.display());
+    assert!(
+        said.contains(&format!("before these rules, by 'alcc attach': {choice}")),
+        "{said}"
+    );
+    let shown = done("policy show");
+    for line in [
+        format!("by 'alcc attach', for connections to come: {choice}"),
+        format!("new connections to port {to}: {other} ('alcc attach')"),
+        format!("left alone: 1 connection with {other}: chosen by 'alcc attach'"),
+    ] {
+        assert!(shown.contains(&line), "{line}: {shown}");
+    }
     let said = off();
     assert!(said.contains("the policy has ended"), "{said}");
     assert!(

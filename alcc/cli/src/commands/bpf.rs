@@ -318,7 +318,9 @@ fn what_it_costs(cost: Option<Cost>) -> String {
 
 /// A choice for future connections, as JSON.
 pub(crate) fn choice_as_json(choice: &Choice) -> serde_json::Value {
-    serde_json::json!({"name": choice.name, "cgroup": choice.cgroup})
+    serde_json::json!({
+        "name": choice.name(), "cgroup": choice.cgroup, "control": choice.control.to_string(),
+    })
 }
 
 fn unload(json: bool) -> Result<String, BpfError> {

@@ -4,7 +4,9 @@ use crate::failure::Failure;
 use crate::output::{note, print};
 use crate::policy;
 use crate::wording::count;
-use alcc_bpf::{BpfError, InForce, Rule, RuleInForce, Seen, Whose, policy as kernel, shortened};
+use alcc_bpf::{
+    BpfError, InForce, RULES, Rule, RuleInForce, Seen, Whose, policy as kernel, shortened,
+};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -97,6 +99,11 @@ fn apply(from: &From) -> Result<ExitCode, Failure> {
     let seen = walk.seen;
     let labels: Vec<_> = rules.iter().map(|rule| (rule.line, rule.label())).collect();
     log_rules(before.as_ref(), &labels, &file);
+    for choice in alcc_bpf::futures() {
+        note(format_args!(
+            "alcc policy: before these rules, by 'alcc attach': {choice}"
+        ));
+    }
     log_changes(&seen, |rule| match rule {
         Some(at) => format!("{}:{}: {}", file.display(), labels[at].0, labels[at].1),
         None => "no rule names them any more".to_owned(),
@@ -193,9 +200,10 @@ fn chosen_by(whose: Whose) -> Option<&'static str> {
     match whose {
         Whose::System | Whose::Policy => None,
         Whose::Since => Some("chosen after the policy, by the program or an administrator"),
-        Whose::Own => Some("chosen by the program or by 'alcc attach'"),
+        Whose::Own => Some("chosen by the program"),
         Whose::Route => Some("chosen by a route (ip route ... congctl)"),
         Whose::Mptcp => Some("part of a Multipath TCP connection"),
+        Whose::Attached => Some("chosen by 'alcc attach'"),
     }
 }
 
@@ -219,6 +227,7 @@ fn report(seen: &[Seen], json: bool, done: impl Fn() -> String) -> Result<ExitCo
                 "left": {
                     "since": left(Whose::Since), "own": left(Whose::Own),
                     "route": left(Whose::Route), "mptcp": left(Whose::Mptcp),
+                    "attach": left(Whose::Attached),
                 },
             })
         ))?;
@@ -311,16 +320,18 @@ fn describe(json: bool) -> Result<String, Failure> {
             }
     };
     let late = seen.iter().filter(late).count() as u64;
-    let gets = |s: &Seen| match (s.whose, rule_of(s)) {
-        (Whose::System | Whose::Policy, Some(rule)) => {
+    let attached = |s: &Seen| futures.get(s.rule?.checked_sub(RULES)?);
+    let gets = |s: &Seen| match (s.whose, rule_of(s), attached(s)) {
+        (_, _, Some(choice)) => (choice.control.control.clone(), "'alcc attach'".to_owned()),
+        (Whose::System | Whose::Policy, Some(rule), _) => {
             let control = rule.control.as_ref();
             (
                 control.unwrap_or(&s.was).clone(),
                 format!("line {}", rule.line),
             )
         }
-        (Whose::System, None) => (s.was.clone(), "the system's default".to_owned()),
-        (whose, _) => {
+        (Whose::System, None, _) => (s.was.clone(), "the system's default".to_owned()),
+        (whose, _, _) => {
             let why = chosen_by(whose).unwrap_or("given by an earlier policy");
             (s.was.clone(), why.to_owned())
         }
