@@ -15,6 +15,8 @@ pub(crate) struct Running {
     pub(crate) kind: String,
     /// Description of the program or server, for people.
     pub(crate) what: String,
+    /// Feedback and enforcement at its start, and the reason for them. `None`: it did not choose.
+    pub(crate) form: Option<(String, String)>,
     /// Its remaining processes; empty while `alcc` itself runs.
     left: Vec<u32>,
     /// Device and inode of the shared memory, and its owner.
@@ -32,11 +34,14 @@ impl Running {
         let meta = file.metadata().ok()?;
         let segment = Segment::attend_file(file).ok()?;
         let about = segment.about();
-        let (kind, what) = about.split_once('\n').unwrap_or(("run", &about));
+        let (first, what) = about.split_once('\n').unwrap_or(("run", &about));
+        let mut parts = first.splitn(3, "; ").map(str::to_owned);
+        let kind = parts.next().unwrap_or_default();
         Some(Self {
             id,
-            kind: kind.to_owned(),
+            kind,
             what: what.replace('\n', " "),
+            form: parts.next().zip(parts.next()),
             left,
             file: (meta.dev(), meta.ino()),
             owner: meta.uid(),

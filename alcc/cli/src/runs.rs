@@ -35,6 +35,11 @@ pub(crate) fn enter(kind: &str, what: &str) -> Result<(Entry, Segment), Failure>
         .map_err(|e| Failure::failed(format!("create the shared memory: {e}")))
 }
 
+/// Describes a run as [`enter`] does, with its feedback and enforcement and the reason for them.
+pub(crate) fn describe(segment: &Segment, kind: &str, what: &str, form: &(String, String)) {
+    segment.describe(&format!("{kind}; {}; {}\n{what}", form.0, form.1));
+}
+
 /// Entries whose process runs or has left others behind. Removes unused ones.
 fn live(place: &Path) -> Vec<Running> {
     let mut found = Vec::new();

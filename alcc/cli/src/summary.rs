@@ -9,6 +9,7 @@ use crate::uncontrolled::NotControlled;
 use crate::wording::{count, gate, hint, megabytes, note_refused};
 use alcc_observe::{Missed, MissedCount, Segment, Uncontrolled};
 use alcc_socket::{Settings, Triple};
+use alcc_sys::Chosen;
 use std::ffi::OsString;
 use std::path::Path;
 
@@ -69,6 +70,24 @@ impl Summary<'_> {
         if let Some(objection) = loader::objection(&self.command[0]) {
             note(objection);
         }
+    }
+
+    /// Feedback and enforcement, and the reason for them.
+    pub(crate) fn chosen(&self) -> (String, String) {
+        let Triple {
+            feedback,
+            enforcement,
+            ..
+        } = self.triple;
+        let why = match (&self.why, Chosen::of(&self.settings.cc)) {
+            (Some(why), _) => why.clone(),
+            (None, Some(chosen)) if enforcement.resident => {
+                format!("{} is loaded, and this user may select it", chosen.control)
+            }
+            (None, _) => "an option selects them".to_owned(),
+        };
+        let form = format!("{} / {}", feedback.name, enforcement.name);
+        (form, why)
     }
 
     /// The enforcement and the reason for it, on a machine with a choice.

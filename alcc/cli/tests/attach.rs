@@ -803,6 +803,21 @@ fn the_list_says_what_lives_in_the_kernel() {
     assert!(done("list").contains("alcc_copa, as copa:"));
     let list: serde_json::Value = serde_json::from_str(&done("list --json")).unwrap();
     assert_eq!(list["resident"][0]["control"], "alcc_copa");
+    // By the kernel's names, too.
+    for (name, by) in [
+        ("alcc_budget", "cc = \"budget\" in a policy"),
+        ("alcc_window", "'alcc run'"),
+    ] {
+        let details = done(&format!("list {name}"));
+        assert!(details.contains(by), "{details}");
+        assert!(
+            details.contains(&format!("{name} is")) && details.contains("'alcc bpf load'"),
+            "{details}"
+        );
+        let one = done(&format!("list --json {name}"));
+        let one: serde_json::Value = serde_json::from_str(&one).unwrap();
+        assert_eq!(one["resident"].as_array().unwrap().len(), 1, "{one}");
+    }
 }
 
 /// Both ports, by the default algorithm, and back.

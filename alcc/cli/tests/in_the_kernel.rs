@@ -204,11 +204,14 @@ fn it_is_shown_switched_shared_and_unloaded() {
     // Other tests have runs, too.
     let run = server.child.id();
     assert_eq!(server.does("write"), "alcc_budget");
-    let shown = || -> serde_json::Value {
-        let top: serde_json::Value =
-            serde_json::from_str(&done(&format!("top --once --json --run {run}"))).unwrap();
-        top["connections"][0].clone()
+    let top = || -> serde_json::Value {
+        serde_json::from_str(&done(&format!("top --once --json --run {run}"))).unwrap()
     };
+    let shown = || top()["connections"][0].clone();
+    let of_run = top()["runs"][0].clone();
+    assert_eq!(of_run["form"], "kernel / kernel");
+    let because = "alcc_budget is loaded, and this user may select it";
+    assert_eq!(of_run["because"], because);
     let seen = shown();
     assert_eq!(
         (&seen["algorithm"], &seen["enforcement"]),

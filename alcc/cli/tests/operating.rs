@@ -175,6 +175,7 @@ fn a_table_without_a_terminal_fits_80_columns_unless_more_are_asked_for() {
         top.env_remove("COLUMNS");
         top.envs(columns.map(|n| ("COLUMNS", n)));
         let table = text(&top.output().unwrap().stdout);
+        assert!(table.contains(", because"), "{table}");
         let widths = table.lines().map(|line| line.chars().count());
         (widths.max().unwrap(), table.contains("GATES"))
     };

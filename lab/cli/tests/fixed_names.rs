@@ -216,6 +216,7 @@ resident/budget
 resident/vegas
 resident/bic
 resident/westwood
+resident/alcc_window
 transports/tcp
 transports/in-band
 transports/udp

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use crate::failure::Failure;
+use crate::kernel_limit::is_loaded;
 use crate::output::print;
 use crate::plugin_arg::Plugins;
 use crate::program::Program;
@@ -53,7 +54,9 @@ impl Args {
             if !self.names.is_empty() {
                 let lists = json.as_object_mut().into_iter().flat_map(Map::values_mut);
                 for list in lists.filter_map(Value::as_array_mut) {
-                    list.retain(|one| self.names.iter().any(|name| one["name"] == **name));
+                    let is =
+                        |one: &Value, name: &str| one["name"] == *name || one["control"] == *name;
+                    list.retain(|one| self.names.iter().any(|name| is(one, name)));
                 }
             }
             print(format_args!("{json}\n"))?;
@@ -102,14 +105,16 @@ struct List {
 
 struct Entry {
     name: String,
+    /// The kernel's name of it.
+    control: Option<&'static str>,
     summary: String,
     details: Vec<String>,
 }
 
 impl Entry {
-    /// Whether `name` is its name, or a word of it.
+    /// Whether `name` is its name, or a word of it, or the kernel's.
     fn is(&self, name: &str) -> bool {
-        self.name.split_whitespace().any(|word| word == name)
+        self.name.split_whitespace().any(|word| word == name) || self.control == Some(name)
     }
 }
 
@@ -138,6 +143,7 @@ impl Lists {
             list.entries.push(Entry {
                 name: name.to_string(),
                 summary: summary.to_string(),
+                control: None,
                 details: Vec::new(),
             });
         }
@@ -219,11 +225,36 @@ impl Lists {
 
     /// Algorithms that run in the kernel.
     fn resident(&mut self) {
-        self.heading("In the kernel, after 'alcc bpf load' (alcc attach --cc NAME)");
+        self.heading("In the kernel, after 'alcc bpf load' (alcc policy, alcc attach --cc NAME)");
         for r in alcc_bpf::RESIDENT {
             let about = format_args!("{}, as {}", r.control.name, r.follows);
             self.entry(r.algorithm, about);
+            let name = r.algorithm;
+            self.control(
+                r.control.name,
+                format_args!(
+                    "cc = \"{name}\" in a policy, 'alcc attach --cc {name}', 'alcc run --cc {name}'"
+                ),
+            );
         }
+        self.heading("In the kernel, for windows that a program sets");
+        let window = &alcc_bpf::WINDOW;
+        self.entry(window.name, window.does);
+        let who = "'alcc run' and 'alcc attach' with an algorithm that has no form in the kernel";
+        self.control(window.name, who);
+    }
+
+    /// How to get a control of the kernel, and what selects it: details of the last entry.
+    fn control(&mut self, name: &'static str, by: impl Display) {
+        let last = self.0.last_mut().and_then(|list| list.entries.last_mut());
+        if let Some(entry) = last {
+            entry.control = Some(name);
+        }
+        let is = if is_loaded(name) { "is" } else { "is not" };
+        self.detail(format_args!(
+            "{name} {is} loaded here: 'alcc bpf load' as root loads it"
+        ));
+        self.detail(format_args!("selected by: {by}"));
     }
 
     /// The transports of a program.
@@ -297,9 +328,11 @@ pub fn transports_json(program: &Program) -> Vec<Value> {
 }
 
 fn resident_json() -> Vec<Value> {
+    let window = &alcc_bpf::WINDOW;
     alcc_bpf::RESIDENT
         .iter()
         .map(|r| json!({"name": r.algorithm, "control": r.control.name, "follows": r.follows}))
+        .chain([json!({"name": window.name, "control": window.name, "follows": null})])
         .collect()
 }
 

@@ -7,7 +7,7 @@ use crate::library;
 use crate::loader;
 use crate::metrics::Metrics;
 use crate::output::{Product, note};
-use crate::runs::enter;
+use crate::runs::{describe, enter};
 use crate::service::Service;
 use crate::summary::Summary;
 use crate::supervise;
@@ -195,6 +195,12 @@ impl Prepared {
             plan,
             why,
         };
+        describe(
+            &self.segment,
+            "run",
+            &shell_line(&args.command),
+            &summary.chosen(),
+        );
         let search = Search::start(Wanted {
             segment: Arc::clone(&self.segment),
             selection: self.settings.selection.clone(),

@@ -3,6 +3,7 @@ mod attached;
 mod keys;
 mod web;
 
+use crate::doctor::machine;
 use crate::failure::Failure;
 use crate::http::Loopback;
 use crate::output::{self, Reader, print, print_screen};
@@ -30,8 +31,9 @@ use std::time::Duration;
 /// and its queueing part, the rate in bytes, and how often a write was held back. On a terminal the
 /// table is redrawn every second, and q ends it; otherwise one table follows the other. It fits 80
 /// columns; a terminal of 133 columns, or COLUMNS=133, shows more of them. Connections under a
-/// congestion control in the kernel ('alcc attach') are shown with the kernel's figures. Root sees
-/// those of all containers, other users only those of their own network namespace.
+/// congestion control in the kernel ('alcc attach', 'alcc policy') are shown with the kernel's figures;
+/// root also sees what has chosen it. Root sees those of all containers, other users only those of
+/// their own network namespace.
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  alcc top\n  alcc top --once --json\n  alcc top --sort delay --interval 2s\n  alcc top --web 127.0.0.1:9103"
@@ -76,6 +78,8 @@ struct Row {
     rate: Rate,
     /// The control before 'alcc attach', if known.
     before: Option<String>,
+    /// The reason why the kernel controls the connection, if known.
+    because: Option<String>,
 }
 
 /// Bytes at the last scan, by run, process and connection.
@@ -99,6 +103,11 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
             Err(Failure::Failed(_)) if !rows.is_empty() => Vec::new(),
             // All have ended meanwhile.
             Err(Failure::Failed(_)) if !is_first && !args.once => return Ok(ExitCode::SUCCESS),
+            Err(Failure::Failed(why)) if args.which.is_all() && can_attach() => {
+                return Err(Failure::failed(format!(
+                    "{why}; or control a server that runs already: 'alcc attach --port 443', or a policy ('alcc policy apply')"
+                )));
+            }
             runs => runs?,
         };
         if std::mem::take(&mut is_first) {
@@ -134,6 +143,11 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     }
 }
 
+/// True if this user can select controls of the kernel for connections of all programs.
+fn can_attach() -> bool {
+    cfg!(feature = "bpf") && nix::unistd::geteuid().is_root() && machine::has_btf()
+}
+
 /// Sleeps. True if the program should end.
 fn nap(time: Duration, stop: &std::sync::atomic::AtomicBool, keys: &Keys) -> bool {
     let until = std::time::Instant::now() + time;
@@ -163,6 +177,7 @@ fn look(runs: &[Running], attached: &mut Attached, is_all: bool, before: &mut Be
             },
             record,
             before: None,
+            because: None,
         }
     };
     let mut rows = Vec::new();
@@ -190,12 +205,18 @@ fn look(runs: &[Running], attached: &mut Attached, is_all: bool, before: &mut Be
             rows.push(row(Some(run), record, now()));
         }
     }
-    for (_, One { record, before }) in kernels.into_iter().filter(|_| is_all) {
+    for (_, one) in kernels.into_iter().filter(|_| is_all) {
+        let One {
+            record,
+            before,
+            because,
+        } = one;
         // What passed before it was seen first has no rate: then both times are the same.
         let at = record.now.updated;
         let before = Some(before).filter(|before| !before.is_empty());
         rows.push(Row {
             before,
+            because,
             ..row(None, record, at)
         });
     }
@@ -340,6 +361,21 @@ fn run_line(who: &str, program: &str, figures: &str, columns: usize) -> String {
     format!("{who} {}: {figures}", cut(program, room))
 }
 
+/// A text in lines of at most `columns` characters, unless a word is longer. All are indented.
+fn folded(text: &str, columns: usize) -> Vec<String> {
+    let mut lines = vec![" ".to_owned()];
+    for word in text.split(' ') {
+        let last = lines.last_mut().expect("one at least");
+        if last.chars().count() + 1 + word.chars().count() > columns && !last.trim().is_empty() {
+            lines.push(format!("   {word}"));
+        } else {
+            last.push(' ');
+            last.push_str(word);
+        }
+    }
+    lines
+}
+
 fn line_of(columns: &[Column], text: impl Fn(&Column) -> String) -> String {
     let cells: Vec<_> = columns.iter().map(|c| cell(text(c), c.1)).collect();
     cells.join(" ")
@@ -387,6 +423,11 @@ fn table(runs: &[Running], rows: &[Row], screen: Screen) -> String {
             &figures,
             screen.columns,
         ));
+        if let Some((form, why)) = &run.form {
+            for part in folded(&format!("{form}, because {why}"), screen.columns) {
+                line(part);
+            }
+        }
         for one in run.segment.uncontrolled() {
             line(format!("  {}", uncontrolled_line(&one)));
         }
@@ -394,10 +435,19 @@ fn table(runs: &[Running], rows: &[Row], screen: Screen) -> String {
     let kernel = rows.iter().filter(|row| row.run.is_none());
     if kernel.clone().next().is_some() {
         line(format!(
-            "attach: {} in the kernel; {:.2} Mbit/s",
+            "kernel: {}; {:.2} Mbit/s",
             count(kernel.clone().count() as u64, "connection"),
-            total(kernel).as_mbps_f64()
+            total(kernel.clone()).as_mbps_f64()
         ));
+        let mut reasons: BTreeMap<&str, u64> = BTreeMap::new();
+        for because in kernel.filter_map(|row| row.because.as_deref()) {
+            *reasons.entry(because).or_default() += 1;
+        }
+        for (because, n) in reasons {
+            for part in folded(&format!("{n}, because {because}"), screen.columns) {
+                line(part);
+            }
+        }
     }
     if screen.rows.is_some() {
         line("q ends; --sort and --once: 'alcc top --help'".to_owned());
@@ -419,7 +469,7 @@ fn as_json(runs: &[Running], rows: &[Row]) -> serde_json::Value {
     let connections = rows.iter().map(|row| {
         let (who, c) = (&row.record.who, &row.record.now);
         json!({
-            "run": row.run, "pid": row.run.map(|_| who.pid), "before": row.before, "connection": who.id, "cookie": who.cookie,
+            "run": row.run, "pid": row.run.map(|_| who.pid), "before": row.before, "because": row.because, "connection": who.id, "cookie": who.cookie,
             "local": who.local.to_string(), "peer": who.remote.to_string(), "outbound": who.outbound,
             "algorithm": who.algorithm, "feedback": who.feedback, "enforcement": who.enforcement, "state": row.record.now.word(),
             "window_bytes": c.window.map(|w| w.get()), "in_flight_bytes": c.in_flight.get(),
@@ -438,6 +488,7 @@ fn as_json(runs: &[Running], rows: &[Row]) -> serde_json::Value {
             "run": run.id, "kind": run.kind, "command": run.what, "processes": t.processes, "connections": t.connections,
             "left_alone": t.left_alone, "not_shown": run.segment.not_shown(), "failures": t.failures,
             "killed": run.is_killed(), "uncontrolled": uncontrolled(&run.segment),
+            "form": run.form.as_ref().map(|(form, _)| form), "because": run.form.as_ref().map(|(_, why)| why),
         })
     });
     json!({"runs": runs.collect::<Vec<_>>(), "connections": connections})
@@ -462,6 +513,19 @@ mod tests {
         assert_eq!(cell("budget".into(), -9), "budget   ");
         assert_eq!(cell("budget:delay=40ms".into(), -9), "budget:d+");
         assert_eq!(cell("1234567".into(), 5), "1234567");
+    }
+
+    #[test]
+    fn a_reason_is_folded_and_whole() {
+        let text = "kernel / kernel, because /etc/alcc/policy.toml:2: port 443: budget";
+        assert_eq!(folded(text, 80), [format!("  {text}")]);
+        let lines = folded(text, 40);
+        assert!(
+            lines.iter().all(|line| line.chars().count() <= 40),
+            "{lines:?}"
+        );
+        let words: Vec<_> = lines.iter().flat_map(|l| l.split_whitespace()).collect();
+        assert_eq!(words.join(" "), text);
     }
 
     #[test]

@@ -121,7 +121,7 @@ fn bpf(read: Files<'_>) -> Finding {
 }
 
 /// True if the kernel has BTF, which loading BPF programs requires.
-fn has_btf() -> bool {
+pub(crate) fn has_btf() -> bool {
     fs::exists("/sys/kernel/btf/vmlinux").unwrap_or(false)
 }
 

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Connections that `alcc attach` has given a control of the kernel, from the kernel's socket
+//! Connections that `alcc attach` or a policy has given a control of the kernel, from the kernel's socket
 //! diagnosis. Root sees those of all network namespaces in which a process runs.
 use crate::holders::{Namespaces, processes};
+use alcc_bpf::{InForce, Seen, Whose, policy};
 use alcc_observe::{ByReason, Identity, State, Status, StatusRecord};
 use alcc_socket::now;
 use alcc_sys::{Before, Chosen, Options, OptionsMap, TcpSocket};
 use alcc_units::{Bytes, Time};
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::time::SystemTime;
 
 /// Name of feedback and enforcement if no process of alcc is involved.
 pub(super) const KERNEL: &str = "kernel";
@@ -20,6 +23,7 @@ pub(super) struct Attached {
     options: Option<OptionsMap>,
     /// The time at which each was first seen.
     since: BTreeMap<u64, Time>,
+    reasons: Reasons,
 }
 
 /// A connection.
@@ -27,6 +31,8 @@ pub(super) struct One {
     pub(super) record: StatusRecord,
     /// The control that it had; empty if unknown.
     pub(super) before: String,
+    /// The reason for its control, for root.
+    pub(super) because: Option<String>,
 }
 
 impl Attached {
@@ -36,6 +42,7 @@ impl Attached {
             before: Before::open().ok(),
             options: OptionsMap::open().ok(),
             since: BTreeMap::new(),
+            reasons: Reasons::default(),
         }
     }
 
@@ -64,6 +71,9 @@ impl Attached {
         }
         self.namespaces.keep(&numbers);
         found.retain(is_attached);
+        if root {
+            self.reasons.update(&found);
+        }
         let at = now();
         let since = std::mem::take(&mut self.since);
         let one = |s: &TcpSocket| {
@@ -72,9 +82,67 @@ impl Attached {
             Some(One {
                 record: record(s, first, at)?,
                 before: s.before.as_str().to_owned(),
+                because: self.reasons.known.get(&s.cookie).cloned(),
             })
         };
         found.iter().filter_map(one).collect()
+    }
+}
+
+/// The reason for the control of each connection, by its cookie.
+#[derive(Default)]
+struct Reasons {
+    /// The time of the policy that was in force then.
+    applied: Option<SystemTime>,
+    known: BTreeMap<u64, String>,
+}
+
+impl Reasons {
+    /// Goes through the kernel's sockets only if there are new connections or another policy, because it
+    /// loads a program for that.
+    fn update(&mut self, found: &[TcpSocket]) {
+        let policy = policy::in_force().ok().flatten();
+        let applied = policy.as_ref().map(|policy| policy.applied);
+        if applied != self.applied {
+            self.known.clear();
+            self.applied = applied;
+        }
+        let is_there = |cookie: &u64| found.iter().any(|s| s.cookie == *cookie);
+        self.known.retain(|cookie, _| is_there(cookie));
+        if found.iter().all(|s| self.known.contains_key(&s.cookie)) {
+            return;
+        }
+        let Ok(walk) = policy::look() else {
+            return;
+        };
+        let ends = |seen: &Seen| Some((seen.port, seen.peer?));
+        let seen: BTreeMap<_, _> = (walk.seen.iter())
+            .filter_map(|seen| Some((ends(seen)?, seen)))
+            .collect();
+        for s in found {
+            let peer = SocketAddr::new(s.remote.ip().to_canonical(), s.remote.port());
+            if let Some(seen) = seen.get(&(s.local.port(), peer)) {
+                let why = reason(seen, policy.as_ref(), !s.before.as_str().is_empty());
+                self.known.insert(s.cookie, why);
+            }
+        }
+    }
+}
+
+fn reason(seen: &Seen, policy: Option<&InForce>, is_attached: bool) -> String {
+    let rule = policy.and_then(|policy| Some((policy, policy.rules.get(seen.rule?)?)));
+    match (seen.whose, rule) {
+        (Whose::Policy, Some((policy, rule))) => {
+            format!("{}:{}: {}", policy.file.display(), rule.line, rule.label)
+        }
+        (Whose::Policy, None) => "an earlier policy has chosen it".to_owned(),
+        (Whose::Own, _) if is_attached => "'alcc attach' has chosen it".to_owned(),
+        (Whose::Own, _) => "its program has chosen it".to_owned(),
+        (Whose::Since, _) => {
+            "its program or an administrator has chosen it after the policy".to_owned()
+        }
+        (Whose::Route, _) => "a route has chosen it".to_owned(),
+        (Whose::System | Whose::Mptcp, _) => "it is the system's default".to_owned(),
     }
 }
 
