@@ -26,8 +26,6 @@ char LICENSE[] SEC("license") = "Dual MIT/GPL";
 #define LEVELS 8
 /* Levels of cgroups that are looked at for one by its number. */
 #define DEEPEST 32
-#define SEED_NAME 1
-#define SEED_PATH 2
 /* linux/rtnetlink.h: the metric of a route that names a congestion control, counted from 1. */
 #define RTAX_CC_ALGO 16
 #define IPPROTO_TCP 6
@@ -112,6 +110,7 @@ struct policy {
 	__u16 attached_len;
 	__u16 by; /* what rules name */
 	__u64 applied; /* s since 1970 */
+	__u64 secret; /* nobody else can make a name with the same hash */
 	char file[112];
 	struct rule rules[2 * RULES]; /* of the file, and from RULES on of 'alcc attach' */
 };
@@ -140,7 +139,8 @@ struct placed {
 	char control[CC_NAME]; /* chosen by the policy; "": none */
 	char back[CC_NAME]; /* given back */
 	__u64 program[2]; /* name of the process that listens */
-	__u64 attached; /* 0: not by 'alcc attach' */
+	__u32 attached; /* 0: not by 'alcc attach' */
+	__u32 options; /* of the control, as one number: a control reads only one of them */
 };
 
 struct {
@@ -185,6 +185,10 @@ enum whose {
 	ATTACHED, /* 'alcc attach' */
 };
 
+/* ... those of an earlier rule, or of somebody since then. */
+#define EARLIER 1
+#define SINCE_THEN 2
+
 /* The iterator's record of a socket. */
 struct seen {
 	__u16 port;
@@ -193,7 +197,7 @@ struct seen {
 	__u8 state;
 	__u8 whose;
 	__u16 error; /* errno, 0: done */
-	__u16 anew; /* it has the control with other options than the rule's */
+	__u16 anew; /* it has the rule's control with other options: ... */
 	__u32 rule; /* its number, from 1; 0: none */
 	__be32 peer[4];
 	char was[CC_NAME];
@@ -230,10 +234,8 @@ static __always_inline void copy_name(char to[CC_NAME], const char from[CC_NAME]
 static __always_inline __u64 hashed(__u64 hash, const __u64 name[NAME / 8])
 {
 #pragma unroll
-	for (int i = 0; i < NAME / 8; i++) {
-		hash = (hash ^ name[i]) * 0x9E3779B97F4A7C15ULL;
-		hash ^= hash >> 32;
-	}
+	for (int i = 0; i < NAME / 8; i++)
+		hash = first_random(hash ^ name[i]);
 	return hash;
 }
 
@@ -247,11 +249,11 @@ static __always_inline __u64 address_of(struct tcp_sock *tp)
 }
 
 /* Global, with a number for the socket's address: so the verifier looks at it once, and not for each caller. */
-__noinline int note_cgroups(__u64 socket, struct cgroups *into)
+__noinline int note_cgroups(__u64 socket, __u64 secret, struct cgroups *into)
 {
 	struct sock___policy *sk = (void *)socket;
 	struct cgroup *cgroup, *at;
-	__u64 name[NAME / 8], path = SEED_PATH;
+	__u64 name[NAME / 8], path = ~secret;
 	__u32 ancestors =
 		__builtin_preserve_field_info(((struct cgroup *)0)->ancestors, BPF_FIELD_BYTE_OFFSET);
 	const char *text;
@@ -271,7 +273,7 @@ __noinline int note_cgroups(__u64 socket, struct cgroups *into)
 		__builtin_memset(name, 0, sizeof(name));
 		bpf_probe_read_kernel_str(name, sizeof(name), text);
 		path = hashed(path, name);
-		into->hash[2 * i] = hashed(SEED_NAME, name);
+		into->hash[2 * i] = hashed(secret, name);
 		into->hash[2 * i + 1] = path;
 	}
 	return 0;
@@ -400,7 +402,7 @@ static __always_inline __u32 match(const struct policy *p, struct facts *f, bool
 {
 	f->policy = p;
 	if (p->by & BY_CGROUP)
-		note_cgroups(f->socket, &f->cgroups);
+		note_cgroups(f->socket, p->secret, &f->cgroups);
 	if (is_new) {
 		f->from = RULES;
 		bpf_loop(p->attached_len, try_rule, f, 0);
@@ -457,10 +459,16 @@ static __always_inline int whose_is(struct tcp_sock *tp, const struct placed *pl
 	return whose;
 }
 
+static __always_inline __u32 one_number(const struct options *o)
+{
+	return o->delay ^ o->delta ^ o->ratio;
+}
+
 static __always_inline void note_choice(struct placed *placed, const struct rule *r, int whose)
 {
 	if (r->line) {
 		copy_name(placed->control, r->control);
+		placed->options = one_number(&r->options);
 		placed->attached = 0;
 		return;
 	}
@@ -664,8 +672,9 @@ int alcc_sockets(struct bpf_iter__tcp *ctx)
 		r = NULL;
 	/* Else the compiler asks `leave` again, from which Linux 6.1 cannot conclude that r is there. */
 	barrier_var(r);
-	if (r && s.whose == POLICY && same_name(s.was, r->control))
-		s.anew = !has_options((struct sock *)tp, &r->options);
+	if (r && is && s.whose == POLICY && same_name(s.was, r->control) &&
+	    !has_options((struct sock *)tp, &r->options))
+		s.anew = one_number(&s.had) == is->options ? EARLIER : SINCE_THEN;
 	may_take = s.whose == SYSTEM || s.whose == POLICY;
 	gives_back = s.whose == POLICY;
 	if (wanted.act == ATTACH) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The rules as the kernel has them: `struct policy` and `struct rule` of `policy.bpf.c`.
 use crate::RESIDENT;
-use crate::rule::{InForce, LABEL_LEN, Place, RULES, Rule, RuleInForce, shortened};
+use crate::rule::{InForce, LABEL_LEN, RULES, Rule, RuleInForce, shortened};
 use crate::selection::{Choice, Prefix, cgroups_of};
 use alcc_sys::{Chosen, Options};
 use std::ops::Range;
@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 pub(crate) const RULE_LEN: usize = 256;
-const HEAD_LEN: usize = 128;
+const HEAD_LEN: usize = 136;
 const LABEL_AT: usize = RULE_LEN - 1 - LABEL_LEN;
 pub(crate) const POLICY_LEN: usize = HEAD_LEN + 2 * RULES * RULE_LEN;
-const FILE: Range<usize> = 16..HEAD_LEN;
+const FILE: Range<usize> = 24..HEAD_LEN;
 const PROGRAM: Range<usize> = 56..72;
 const CONTROL: Range<usize> = 72..88;
 const OPTIONS: Range<usize> = 88..88 + Options::LEN;
@@ -26,6 +26,8 @@ pub(crate) struct Rules {
     file: PathBuf,
     /// Seconds since 1970.
     applied: u64,
+    /// Where the hashes of cgroups begin.
+    secret: u64,
     /// Rules of the file.
     of_file: Vec<Bytes>,
     /// Rules of [`crate::Future`], newest first.
@@ -38,16 +40,17 @@ impl Rules {
     }
 
     /// Replaces the rules of the file by these, in the order in which they are tried.
-    pub(crate) fn set_file(&mut self, rules: &[Rule], file: &Path) {
+    pub(crate) fn set_file(&mut self, rules: &[Rule], file: &Path, secret: u64) {
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         self.file = file.to_path_buf();
         self.applied = now.map_or(0, |t| t.as_secs());
-        self.of_file = rules.iter().map(rule).collect();
+        self.secret = secret;
+        self.of_file = rules.iter().map(|one| rule(one, secret)).collect();
     }
 
     /// Puts the rule before all others, in place of one with equal conditions. `false`: there is no room.
     pub(crate) fn attach(&mut self, new: &Rule) -> bool {
-        let new = rule(new);
+        let new = rule(new, self.secret);
         let conditions = |rule: &Bytes| (rule[..54].to_vec(), rule[PROGRAM].to_vec());
         self.attached
             .retain(|old| conditions(old) != conditions(&new));
@@ -93,6 +96,7 @@ impl Rules {
         (!self.of_file.is_empty()).then(|| InForce {
             file: self.file.clone(),
             applied: UNIX_EPOCH + Duration::from_secs(self.applied),
+            secret: self.secret,
             rules: self.of_file.iter().map(rule).collect(),
         })
     }
@@ -107,6 +111,7 @@ impl Rules {
         bytes[4..6].copy_from_slice(&len(&self.attached).to_ne_bytes());
         bytes[6..8].copy_from_slice(&(by_cgroup | by_program << 1).to_ne_bytes());
         bytes[8..16].copy_from_slice(&self.applied.to_ne_bytes());
+        bytes[16..24].copy_from_slice(&self.secret.to_ne_bytes());
         put(&mut bytes[FILE], self.file.as_os_str().as_bytes());
         for (first, rules) in [(0, of_file), (RULES, &self.attached)] {
             let places = bytes[HEAD_LEN + first * RULE_LEN..].chunks_exact_mut(RULE_LEN);
@@ -126,16 +131,17 @@ impl Rules {
         Self {
             file: text(&bytes[FILE]).into(),
             applied: long(bytes, 8),
+            secret: long(bytes, 16),
             of_file: rules(0, word(bytes, 0) as usize),
             attached: rules(RULES, half(bytes, 4).into()),
         }
     }
 }
 
-/// `struct rule`.
-pub(crate) fn rule(rule: &Rule) -> Bytes {
+/// `struct rule`. Hashes of cgroups begin with `secret`.
+pub(crate) fn rule(rule: &Rule, secret: u64) -> Bytes {
     let mut into = [0; RULE_LEN];
-    let place = rule.place.as_ref().map_or(0, Place::hash);
+    let place = rule.place.as_ref().map_or(0, |place| place.hash(secret));
     into[..8].copy_from_slice(&place.to_ne_bytes());
     if let Some((family, words, len)) = rule.peer.as_ref().map(Prefix::words) {
         into[16..32].copy_from_slice(&words);

@@ -42,7 +42,7 @@ pub fn apply(rules: &[Rule], file: &Path) -> Result<Walk, BpfError> {
         sockets::read(&object, PROGRAMS)?;
     }
     let mut all = in_kernel()?;
-    all.set_file(rules, file);
+    all.set_file(rules, file, secret()?);
     put_in_force(&object, &root, &all)?;
     end_others()?;
     sockets::everywhere(&object)
@@ -141,7 +141,7 @@ pub fn rollback() -> Result<Option<Walk>, BpfError> {
     control::able()?;
     let _alone = alone()?;
     let was_in_force = others || in_force()?.is_some();
-    remove(|rules| rules.set_file(&[], Path::new("")))?;
+    remove(|rules| rules.set_file(&[], Path::new(""), 0))?;
     end_others()?;
     let found = sockets::everywhere(&Wanted::all(Act::RollBack).load(&[EXISTING])?)?;
     let changed = found.seen.iter().any(|seen| seen.now.is_some());
@@ -224,7 +224,9 @@ pub fn look() -> Result<Walk, BpfError> {
 pub fn without_cgroup(policy: &InForce) -> Vec<usize> {
     let mut there = BTreeSet::new();
     if let Some(root) = all_cgroups() {
-        note_cgroups(&root, hash_of(&[]).1, CGROUP_LEVELS, &mut there);
+        let secret = policy.secret;
+        let none = hash_of(secret, &[]).1;
+        note_cgroups(&root, secret, none, CGROUP_LEVELS, &mut there);
     }
     let gone = |at: &usize| {
         let cgroup = policy.rules[*at].cgroup;
@@ -235,7 +237,7 @@ pub fn without_cgroup(policy: &InForce) -> Vec<usize> {
 
 /// Adds the hashes of the names and paths of the cgroups below a folder: no rule matches those below
 /// more `levels`, which users can make.
-fn note_cgroups(folder: &Path, path: u64, levels: usize, there: &mut BTreeSet<u64>) {
+fn note_cgroups(folder: &Path, secret: u64, path: u64, levels: usize, there: &mut BTreeSet<u64>) {
     if levels == 0 {
         return;
     }
@@ -243,8 +245,8 @@ fn note_cgroups(folder: &Path, path: u64, levels: usize, there: &mut BTreeSet<u6
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
             let name = entry.file_name();
             let of_path = crate::rule::hashed(path, name.as_bytes());
-            there.extend([hash_of(&[name.as_bytes()]).0, of_path]);
-            note_cgroups(&entry.path(), of_path, levels - 1, there);
+            there.extend([hash_of(secret, &[name.as_bytes()]).0, of_path]);
+            note_cgroups(&entry.path(), secret, of_path, levels - 1, there);
         }
     }
 }
@@ -266,4 +268,16 @@ fn end_others() -> Result<(), BpfError> {
 /// Lock for one change of the rules and of their pins at a time.
 pub(crate) fn alone() -> Result<Flock<File>, BpfError> {
     pins::lock("policy", FlockArg::LockExclusive)
+}
+
+/// A number that only root can read, in the map of the rules. Without it, a user could make a cgroup with
+/// the hash of another's.
+fn secret() -> Result<u64, BpfError> {
+    let mut bytes = [0; 8];
+    let random = File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut bytes));
+    random.map_err(|e| BpfError::Kernel {
+        attempt: "read /dev/urandom".into(),
+        error: e.to_string(),
+    })?;
+    Ok(u64::from_ne_bytes(bytes))
 }

@@ -2,6 +2,7 @@
 //! The rules of a policy.
 use crate::{Chosen, Options, Prefix};
 use alcc_observe::Share;
+use alcc_units::Rng;
 use std::cmp::Reverse;
 use std::fmt::Write as _;
 use std::net::SocketAddr;
@@ -19,8 +20,6 @@ pub const CGROUP_LEVELS: usize = 8;
 /// Maximum length of a label in the kernel, in bytes.
 pub(crate) const LABEL_LEN: usize = 151;
 const WORDS: usize = 12;
-const SEED_NAME: u64 = 1;
-const SEED_PATH: u64 = 2;
 
 /// A cgroup, by its name, because a restarted service has a new cgroup of the same name.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -36,12 +35,12 @@ pub enum Place {
 impl Place {
     /// The hash or number that the kernel's program compares.
     #[cfg(feature = "loader")]
-    pub(crate) fn hash(&self) -> u64 {
+    pub(crate) fn hash(&self, secret: u64) -> u64 {
         match self {
-            Self::Unit(name) => hash_of(&[name.as_bytes()]).0,
+            Self::Unit(name) => hash_of(secret, &[name.as_bytes()]).0,
             Self::Path(path) => {
                 let parts: Vec<_> = path.split('/').map(str::as_bytes).collect();
-                hash_of(&parts).1
+                hash_of(secret, &parts).1
             }
             Self::Number(number) => *number,
         }
@@ -154,6 +153,8 @@ pub struct InForce {
     pub applied: SystemTime,
     /// Its rules, in the order in which they are tried.
     pub rules: Vec<RuleInForce>,
+    /// Where the hashes of cgroups begin.
+    pub(crate) secret: u64,
 }
 
 /// A rule of a policy in force.
@@ -211,6 +212,8 @@ pub struct Seen {
     pub rule: Option<usize>,
     /// True if it has the rule's control with other options.
     pub anew: bool,
+    /// True if its program or an administrator has set these options after the policy.
+    pub is_changed: bool,
     /// Its earlier control.
     pub was: String,
     /// The options of that control.
@@ -228,20 +231,17 @@ pub(crate) fn hashed(mut hash: u64, name: &[u8]) -> u64 {
     padded[..len].copy_from_slice(&name[..len]);
     for word in padded.chunks_exact(8) {
         let word = u64::from_ne_bytes(word.try_into().expect("eight bytes"));
-        hash = (hash ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        hash ^= hash >> 32;
+        hash = Rng::new(hash ^ word).next_u64();
     }
     hash
 }
 
 /// The hashes of the last component as a name, and of all components as a path.
-pub(crate) fn hash_of(parts: &[&[u8]]) -> (u64, u64) {
-    let name = parts.last().map_or(0, |name| hashed(SEED_NAME, name));
+pub(crate) fn hash_of(secret: u64, parts: &[&[u8]]) -> (u64, u64) {
+    let name = parts.last().map_or(0, |name| hashed(secret, name));
     (
         name,
-        parts
-            .iter()
-            .fold(SEED_PATH, |hash, part| hashed(hash, part)),
+        parts.iter().fold(!secret, |hash, part| hashed(hash, part)),
     )
 }
 
@@ -341,10 +341,13 @@ mod tests {
 
     #[test]
     fn a_cgroup_is_known_by_its_name_or_its_path() {
-        let (name, path) = hash_of(&[b"system.slice", b"nginx.service"]);
-        assert_eq!(name, hash_of(&[b"nginx.service"]).0);
-        assert_ne!(path, hash_of(&[b"nginx.service"]).1);
-        assert_ne!(path, hash_of(&[b"nginx.service", b"system.slice"]).1);
+        let hash_of_seven = |parts: &[&[u8]]| hash_of(7, parts);
+        let (name, path) = hash_of_seven(&[b"system.slice", b"nginx.service"]);
+        assert_eq!(name, hash_of_seven(&[b"nginx.service"]).0);
+        assert_ne!(path, hash_of_seven(&[b"nginx.service"]).1);
+        assert_ne!(path, hash_of_seven(&[b"nginx.service", b"system.slice"]).1);
+        // Whoever does not know the secret cannot compute it.
+        assert_ne!(name, hash_of(8, &[b"nginx.service"]).0);
         let below = |path: &str| below_all_cgroups(path.as_ref(), "/sys/fs/cgroup".as_ref());
         assert_eq!(below("/sys/fs/cgroup/a/b/").as_deref(), Some("a/b"));
         for none in ["/sys/fs/cgroup", "/etc", "/sys/fs/cgroup/a/../..", "a"] {

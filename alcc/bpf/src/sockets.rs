@@ -85,7 +85,7 @@ impl Wanted<'_> {
         bytes[4] = self.sockets.is_some().into();
         bytes[5] = self.listening.into();
         bytes[6] = self.watch.into();
-        bytes[8..].copy_from_slice(&encoded::rule(&self.rule));
+        bytes[8..].copy_from_slice(&encoded::rule(&self.rule, 0));
         bytes
     }
 
@@ -270,6 +270,7 @@ fn seen(record: &[u8]) -> Seen {
         },
         rule: rule.checked_sub(1),
         anew: half(record, 10) != 0,
+        is_changed: half(record, 10) == 2,
         was: text(&record[32..32 + NAME_LEN]),
         had: Options::read(had.expect("twelve bytes")),
         now: Some(text(&record[48..48 + NAME_LEN])).filter(|now| !now.is_empty()),

@@ -6,7 +6,7 @@
 mod sockets;
 mod support;
 
-use alcc_bpf::{BpfError, RESIDENT, Selection, WINDOW, attach, detach, load, unload};
+use alcc_bpf::{BpfError, RESIDENT, Rule, Selection, WINDOW, attach, detach, load, policy, unload};
 use alcc_sys::Steered;
 use nix::libc;
 use nix::sys::socket::{Backlog, SockaddrStorage, bind, connect, listen};
@@ -15,6 +15,7 @@ use std::collections::BTreeSet;
 use std::io::Read;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -267,18 +268,22 @@ fn option(socket: &impl AsRawFd, level: i32, name: i32, value: &[u8]) -> std::io
 
 /// A connection whose server sends by the kernel's TLS. `None`, and said: it has none.
 fn tls_pair(address: &str) -> Option<Pair> {
-    const TLS_TX: i32 = 1;
-    const TLS_RX: i32 = 2;
     let pair = Pair::new(address);
-    for (socket, way) in [(&pair.server, TLS_TX), (&pair.client, TLS_RX)] {
-        let done = option(socket, libc::IPPROTO_TCP, libc::TCP_ULP, b"tls")
-            .and_then(|()| option(socket, libc::SOL_TLS, way, &tls_keys()));
-        if let Err(error) = done {
-            println!("skipped: needs the kernel's TLS: {error}");
-            return None;
-        }
+    if let Err(error) = begin_tls(&pair) {
+        println!("skipped: needs the kernel's TLS: {error}");
+        return None;
     }
     Some(pair)
+}
+
+fn begin_tls(pair: &Pair) -> std::io::Result<()> {
+    const TLS_TX: i32 = 1;
+    const TLS_RX: i32 = 2;
+    for (socket, way) in [(&pair.server, TLS_TX), (&pair.client, TLS_RX)] {
+        option(socket, libc::IPPROTO_TCP, libc::TCP_ULP, b"tls")?;
+        option(socket, libc::SOL_TLS, way, &tls_keys())?;
+    }
+    Ok(())
 }
 
 /// Linux 6.1 lets BPF change no option of a socket with kernel TLS.
@@ -310,6 +315,52 @@ fn connections_of_kernel_tls_carry_on() {
     assert_eq!(control_of(&pair.server), plain);
     assert_eq!(alcc_sys::unsent_limit(pair.server.as_raw_fd()), Some(0));
     pair.carries(100_000);
+}
+
+/// Under a policy, too: what it had chosen before the kernel's TLS began, and what exists then.
+#[test]
+fn a_policy_controls_connections_of_kernel_tls() {
+    let Some(_loaded) = Loaded::new() else {
+        return;
+    };
+    let Some(mut before) = tls_pair("[::1]:0") else {
+        return;
+    };
+    let plain = control_of(&before.server);
+    let rule = |port| Rule {
+        port: Some(port),
+        control: Some(COPA.into()),
+        algorithm: "copa".to_owned(),
+        ..Rule::default()
+    };
+    let after = TcpListener::bind("127.0.0.1:0").unwrap();
+    let to = after.local_addr().unwrap();
+    let rules = [rule(before.port()), rule(to.port())];
+    let walk = policy::apply(&rules, Path::new("/etc/alcc/policy.toml")).unwrap();
+    let refuses = refuses_tls();
+    let errors = walk.seen.iter().filter(|seen| seen.error.is_some()).count();
+    assert_eq!(errors, usize::from(refuses), "{walk:?}");
+    let now = if refuses { &*plain } else { COPA };
+    assert_eq!(control_of(&before.server), now);
+    before.carries(1_000_000);
+    let client = TcpStream::connect(to).unwrap();
+    let mut after = Pair::of(after, client);
+    after.carries(100_000);
+    begin_tls(&after).unwrap();
+    after.carries(1_000_000);
+    assert_eq!(control_of(&after.server), COPA);
+    // Linux 6.1 does not tell BPF the control either: the connection keeps it.
+    let walk = policy::rollback().unwrap().unwrap();
+    assert!(
+        walk.seen.iter().all(|seen| seen.error.is_none()),
+        "{walk:?}"
+    );
+    assert_eq!(control_of(&before.server), plain);
+    let now = if refuses { COPA } else { &*plain };
+    assert_eq!(control_of(&after.server), now);
+    for pair in [&mut before, &mut after] {
+        pair.carries(1_000_000);
+    }
 }
 
 /// The window that a program sets takes effect. After half a second of acknowledgements without the

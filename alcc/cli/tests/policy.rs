@@ -16,7 +16,7 @@ use nix::sched::{CloneFlags, unshare};
 use nix::sys::socket::{getsockopt, setsockopt, sockopt::TcpCongestion};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::os::fd::{AsFd, FromRawFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd};
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -193,6 +193,15 @@ fn a_policy_is_checked_applied_shown_and_rolled_back() {
     let json: serde_json::Value = serde_json::from_str(&done("policy show --json")).unwrap();
     assert_eq!(json["rules"][0]["connections"], 2);
     assert_eq!(json["not_yet"], 0);
+    // Who has chosen is seen beside the figures.
+    let because = format!("{}:1: port {port}: budget", file.path().display());
+    let top: serde_json::Value = serde_json::from_str(&done("top --once --json")).unwrap();
+    let connections = top["connections"].as_array().unwrap().iter();
+    let ours = connections.filter(|c| c["local"] == format!("127.0.0.1:{port}"));
+    let reasons: Vec<_> = ours.map(|c| c["because"].as_str().unwrap()).collect();
+    assert_eq!(reasons, [&*because; 2], "{top}");
+    let table = done("top --once").replace("\n   ", " ");
+    assert!(table.contains(&format!("2, because {because}")), "{table}");
     // The program chooses for itself, and that is said.
     setsockopt(&after, TcpCongestion, &"reno".into()).unwrap();
     let said = file.apply(&text);
@@ -262,6 +271,26 @@ fn a_rule_has_options_and_each_socket_its_own() {
         file.apply(&rules("80ms"))
             .contains("0 connections switched")
     );
+    // The program sets its own. That is no interrupted change.
+    let own = alcc_sys::Options {
+        delay: 30_000,
+        ..alcc_sys::Options::default()
+    };
+    let options = alcc_sys::OptionsMap::open().unwrap();
+    options.set(served.as_raw_fd(), own).unwrap();
+    let shown = done("policy show");
+    assert!(
+        shown.contains("1 connection with options that their program or an administrator has set"),
+        "{shown}"
+    );
+    assert!(!shown.contains("interrupted"), "{shown}");
+    let json: serde_json::Value = serde_json::from_str(&done("policy show --json")).unwrap();
+    assert_eq!(
+        (&json["own_options"], &json["not_yet"]),
+        (&1.into(), &0.into())
+    );
+    assert!(file.apply(&rules("80ms")).contains("1 connection switched"));
+    assert_eq!(is(), ["alcc_budget:delay=80ms"; 2]);
     done("policy rollback");
     for socket in [&served, &new, &plain] {
         assert_eq!(control(socket), default);
@@ -396,8 +425,10 @@ fn without_rights_or_types_one_line_says_what_is_missing() {
     off();
 }
 
+/// At random moments, of which a policy of two rules is in force as a whole, or the one before.
 #[test]
 fn whoever_is_killed_leaves_one_policy_or_the_other() {
+    const TURNS: u32 = 50;
     if !possible() {
         return;
     }
@@ -407,20 +438,31 @@ fn whoever_is_killed_leaves_one_policy_or_the_other() {
         .into_iter()
         .find(|name| *name != default && *name != other);
     let third = third.unwrap();
-    let (server, port) = server();
-    let kept: Vec<_> = (0..200).map(|_| connect(&server)).collect();
+    let servers = [server(), server()];
+    let kept: Vec<_> = (0..200).map(|n| connect(&servers[n % 2].0)).collect();
     if setsockopt(&kept[0].0, TcpCongestion, &third.into()).is_err() {
         println!("skipped: this kernel has no third control");
         return;
     }
+    let rules = |cc: &str| {
+        servers
+            .iter()
+            .map(|s| port_rule(s.1, cc))
+            .collect::<String>()
+    };
+    let all_have = |cc: &str| kept.iter().all(|(_, served)| control(served) == cc);
     let file = File::new("");
     let (mut was_old, mut was_new) = (0, 0);
     let began = Instant::now();
-    file.apply(&port_rule(port, third));
+    file.apply(&rules(third));
     let takes = began.elapsed();
-    for turn in 0..30 {
-        file.apply(&port_rule(port, other));
-        file.write(&port_rule(port, third));
+    let seed = u64::from(std::process::id());
+    println!("seed {seed}");
+    let mut random = alcc_units::Rng::new(seed);
+    let turns = if controls::slow_machine() { 10 } else { TURNS };
+    for turn in 0..turns {
+        file.apply(&rules(other));
+        file.write(&rules(third));
         // From before the first map until after the last socket.
         let verb = if turn % 3 == 2 {
             "rollback".to_owned()
@@ -433,31 +475,31 @@ fn whoever_is_killed_leaves_one_policy_or_the_other() {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        std::thread::sleep(takes * turn / 20);
+        std::thread::sleep(takes.mul_f64(1.5 * random.unit()));
         child.kill().unwrap();
         child.wait().unwrap();
-        let gets = control(&connect(&server).1);
-        let said = policy::in_force()
-            .unwrap()
-            .map(|policy| policy.rules[0].control.clone().unwrap());
-        assert_eq!(said.as_deref().unwrap_or(&default), gets, "turn {turn}");
-        match gets == other {
+        let gets = servers
+            .each_ref()
+            .map(|(server, _)| control(&connect(server).1));
+        let said = policy::in_force().unwrap();
+        let said = said.map(|policy| policy.rules.into_iter().map(|rule| rule.control));
+        let said = said.map_or_else(
+            || vec![default.clone(); 2],
+            |rules| rules.map(Option::unwrap).collect(),
+        );
+        assert_eq!(said, gets, "turn {turn}");
+        assert_eq!(gets[0], gets[1], "turn {turn}");
+        match gets[0] == other {
             true => was_old += 1,
             false => was_new += 1,
         }
         // The next call completes it.
         if turn % 2 == 0 {
-            file.apply(&port_rule(port, third));
-            assert!(
-                kept.iter().all(|(_, served)| control(served) == third),
-                "turn {turn}"
-            );
+            file.apply(&rules(third));
+            assert!(all_have(third), "turn {turn}");
         }
         done("policy rollback");
-        assert!(
-            kept.iter().all(|(_, served)| control(served) == default),
-            "turn {turn}"
-        );
+        assert!(all_have(&default), "turn {turn}");
     }
     println!("killed before the change {was_old} times, after it {was_new} times");
     assert!(was_old > 0 && was_new > 0);
@@ -484,12 +526,12 @@ fn a_policy_of_another_version_is_named_and_replaced() {
     make_old();
     let shown = done("policy show");
     assert!(
-        shown.contains("another version of alcc is in force") && shown.contains("policy-0-link"),
+        shown.contains("another version of alcc is in force") && shown.contains("policy-1-link"),
         "{shown}"
     );
     assert_eq!(control(&connect(&server).1), other);
     file.apply("[[rule]]\nport = 1\noff = true\n");
-    assert!(!pin(0, "link").exists() && !pin(0, "placed").exists());
+    assert!(!pin(1, "link").exists() && !pin(1, "placed").exists());
     assert_eq!(control(&connect(&server).1), default);
     file.apply(&port_rule(port, other));
     let (_client, served) = connect(&server);
@@ -640,7 +682,6 @@ fn a_connection_of_multipath_tcp_is_left_alone() {
         return;
     };
     use nix::sys::socket::{Backlog, SockaddrIn, bind, connect, getsockname, listen};
-    use std::os::fd::AsRawFd;
     bind(listener.as_raw_fd(), &SockaddrIn::new(127, 0, 0, 1, 0)).unwrap();
     listen(&listener, Backlog::new(1).unwrap()).unwrap();
     let address: SockaddrIn = getsockname(listener.as_raw_fd()).unwrap();

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `alcc attach` reaches what no preloading does: Go, io_uring, a container. `attach.rs` has the
-//! static program.
+//! `alcc attach` and a policy reach what no preloading does: Go, io_uring, a container. `attach.rs` has
+//! the static program.
 #[path = "../../bpf/tests/support/mod.rs"]
 mod controls;
+#[path = "support/go.rs"]
+mod go;
 #[allow(dead_code, reason = "nginx runs without alcc here")]
 mod support;
 #[path = "support/wait.rs"]
@@ -77,8 +79,30 @@ impl Place {
     }
 
     /// The server is switched in the middle of a download; a later one begins with the control;
-    /// then all is given back. `which` selects the server.
-    fn reaches(self, which: &str, port: u16, path: &str, mut server: Server) {
+    /// then all is given back. `which` selects the server for 'alcc attach', `rule` that of a policy.
+    fn reaches(self, which: &str, rule: Option<&str>, port: u16, path: &str, mut server: Server) {
+        let take = || match rule {
+            None => {
+                let said = done(&format!("attach {which} --cc copa --future"));
+                assert!(said.contains("connection switched to alcc_copa"), "{said}");
+            }
+            Some(rule) => {
+                let file = self.world.path("policy.toml");
+                std::fs::write(&file, format!("[[rule]]\n{rule}\ncc = \"copa\"\n")).unwrap();
+                let said = done(&format!("policy apply {}", file.display()));
+                assert!(said.contains("1 connection switched"), "{said}");
+            }
+        };
+        let give_back = || match rule {
+            None => {
+                let said = done(&format!("detach {which}"));
+                assert!(said.contains("given back (was alcc_copa)"), "{said}");
+            }
+            Some(_) => {
+                let said = done("policy rollback");
+                assert!(said.contains("1 connection switched"), "{said}");
+            }
+        };
         // curl would report a refusal, also if it tries again and is served.
         wait_for("the server", || server.ended_or_listens(port));
         let fetch = || {
@@ -108,14 +132,12 @@ impl Place {
         };
         during(&|| {
             assert!(running().iter().all(|name| name != "alcc_copa"));
-            let said = done(&format!("attach {which} --cc copa --future"));
-            assert!(said.contains("connection switched to alcc_copa"), "{said}");
+            take();
             assert_eq!(running(), ["alcc_copa"]);
         });
         during(&|| {
             assert_eq!(running(), ["alcc_copa"]);
-            let said = done(&format!("detach {which}"));
-            assert!(said.contains("given back (was alcc_copa)"), "{said}");
+            give_back();
             assert!(running().iter().all(|name| name != "alcc_copa"));
         });
         during(&|| assert!(running().iter().all(|name| name != "alcc_copa")));
@@ -147,23 +169,12 @@ fn a_go_server() {
         return;
     };
     let program = place.world.path("server");
-    let made = Command::new("go")
-        .args(["build", "-o"])
-        .arg(&program)
-        .arg(source("go/server.go"))
-        .env("CGO_ENABLED", "0")
-        .env("GOTOOLCHAIN", "local")
-        .env("GOCACHE", Path::new(env!("CARGO_TARGET_TMPDIR")).join("go"))
-        .output();
-    let Ok(made) = made else {
-        lacks("go (run scripts/setup test)");
+    if !go::server(&program) {
         return;
-    };
-    let said = String::from_utf8_lossy(&made.stderr);
-    assert!(made.status.success(), "{said}");
+    }
     let server = place.start(&program);
     let which = format!("--pid {}", server.0.id());
-    place.reaches(&which, PORT, "", server);
+    place.reaches(&which, None, PORT, "", server);
 }
 
 #[test]
@@ -188,7 +199,7 @@ fn a_server_of_io_uring() {
         return;
     }
     let which = format!("--pid {}", server.0.id());
-    place.reaches(&which, PORT, "", server);
+    place.reaches(&which, None, PORT, "", server);
 }
 
 /// The folder of a container's processes.
@@ -217,14 +228,10 @@ impl Drop for Cgroup {
 
 /// As container runtimes start it: namespaces of its own for users, processes, files and the
 /// network, and a cgroup.
-#[test]
-fn a_container() {
-    let Some(place) = Place::new() else {
-        return;
-    };
+fn container(place: &Place) -> Option<(Cgroup, Server)> {
     let Some(cgroup) = Cgroup::new() else {
         println!("skipped: needs cgroup version 2");
-        return;
+        return None;
     };
     let world = &place.world;
     world.configure("daemon off;");
@@ -251,6 +258,30 @@ fn a_container() {
         .arg("-e")
         .arg(world.path("error.log"));
     let server = Server(world.outside.spawn(command).unwrap());
+    Some((cgroup, server))
+}
+
+#[test]
+fn a_container() {
+    let Some(place) = Place::new() else {
+        return;
+    };
+    let Some((cgroup, server)) = container(&place) else {
+        return;
+    };
     let which = format!("--cgroup {}", cgroup.0.display());
-    place.reaches(&which, 8080, "data", server);
+    place.reaches(&which, None, 8080, "data", server);
+}
+
+#[test]
+fn a_container_under_a_policy() {
+    let Some(place) = Place::new() else {
+        return;
+    };
+    let Some((cgroup, server)) = container(&place) else {
+        return;
+    };
+    let which = format!("--cgroup {}", cgroup.0.display());
+    let rule = format!("cgroup = \"{}\"", cgroup.0.display());
+    place.reaches(&which, Some(&rule), 8080, "data", server);
 }

@@ -315,11 +315,12 @@ fn describe(json: bool) -> Result<String, Failure> {
         s.peer.is_some()
             && match s.whose {
                 Whose::System => wanted.is_some_and(|wanted| *wanted != s.was),
-                Whose::Policy => s.anew || wanted != Some(&s.was),
+                Whose::Policy => s.anew && !s.is_changed || wanted != Some(&s.was),
                 _ => false,
             }
     };
     let late = seen.iter().filter(late).count() as u64;
+    let own_options = seen.iter().filter(|s| s.is_changed).count() as u64;
     let attached = |s: &Seen| futures.get(s.rule?.checked_sub(RULES)?);
     let gets = |s: &Seen| match (s.whose, rule_of(s), attached(s)) {
         (_, _, Some(choice)) => (choice.control.control.clone(), "'alcc attach'".to_owned()),
@@ -366,7 +367,7 @@ fn describe(json: bool) -> Result<String, Failure> {
         let all = serde_json::json!({
             "file": policy.as_ref().map(|p| &p.file),
             "applied": policy.as_ref().map(|p| humantime::format_rfc3339_seconds(p.applied).to_string()),
-            "rules": rules, "listening": listening, "left_alone": apart, "not_yet": late,
+            "rules": rules, "listening": listening, "left_alone": apart, "not_yet": late, "own_options": own_options,
             "default": default, "future": futures, "other_versions": others,
         });
         return Ok(format!("{all}\n"));
@@ -392,6 +393,13 @@ fn describe(json: bool) -> Result<String, Failure> {
             text,
             "{} not as the policy says: 'alcc policy apply' or 'alcc policy rollback' was interrupted: repeat it",
             count(late, "connection")
+        );
+    }
+    if own_options > 0 {
+        let _ = writeln!(
+            text,
+            "{} with options that their program or an administrator has set since: 'alcc policy apply' sets the policy's",
+            count(own_options, "connection")
         );
     }
     for ((whose, control), n) in apart {
