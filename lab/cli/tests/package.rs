@@ -2,14 +2,12 @@
 //! `scripts/dist`: what is packed is installed, runs, and is removed without a trace.
 #[path = "../../../alcc/cli/tests/support/lacks.rs"]
 mod lacks;
+#[path = "../../../alcc/cli/tests/support/packed.rs"]
+mod packed;
 
+use packed::{built, done, files, packed, root};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
-
-fn root() -> PathBuf {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    root.canonicalize().expect("the clone")
-}
+use std::process::Command;
 
 fn has(tool: &str) -> bool {
     Command::new(tool).arg("--version").output().is_ok()
@@ -22,74 +20,6 @@ fn lacks<const N: usize>(tools: [&str; N]) -> bool {
         println!("skipped: needs {tool}");
     }
     missing.is_some()
-}
-
-fn done(command: &mut Command) -> Output {
-    let output = command.output().expect("the program is there");
-    assert!(
-        output.status.success(),
-        "{command:?}: {} {}",
-        String::from_utf8_lossy(&output.stdout),
-        String::from_utf8_lossy(&output.stderr)
-    );
-    output
-}
-
-/// The files that 'make build' leaves, of this build, in a folder of the test's own.
-fn built(folder: &Path) {
-    let ours = Path::new(env!("CARGO_BIN_EXE_alcc-lab"))
-        .parent()
-        .expect("a folder");
-    for name in [
-        "alcc",
-        "alcc-lab",
-        "libalcc_preload.so",
-        "libalcc_lab.so",
-        "libalcc.a",
-    ] {
-        let file = ours.join(name);
-        std::os::unix::fs::symlink(&file, folder.join(name)).expect("a link");
-    }
-    done(Command::new(root().join("scripts/libalcc")).arg(folder));
-}
-
-fn packed(built: &Path, out: &Path) -> [PathBuf; 3] {
-    let mut dist = Command::new(root().join("scripts/dist"));
-    // The bound is that of a release, which is a sixth smaller than what tests build.
-    dist.env("ALCC_DIST_LIMIT", "45000");
-    dist.env("ALCC_DIST_LEVEL", "1");
-    done(
-        dist.args([built, out])
-            .env("SOURCE_DATE_EPOCH", "1700000000"),
-    );
-    [
-        ("alcc_", ".deb"),
-        ("alcc-lab_", ".deb"),
-        ("alcc-", ".tar.gz"),
-    ]
-    .map(|(begin, end)| {
-        let is_it = |file: &PathBuf| {
-            let name = file.file_name().unwrap_or_default().to_string_lossy();
-            name.starts_with(begin) && name.ends_with(end)
-        };
-        let found = files(out).into_iter().find(is_it);
-        found.unwrap_or_else(|| panic!("no {begin}...{end} in {}", out.display()))
-    })
-}
-
-/// Files and links, not folders, below `folder`.
-fn files(folder: &Path) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    let mut open = vec![folder.to_owned()];
-    while let Some(folder) = open.pop() {
-        for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
-            match entry.file_type().expect("a type").is_dir() {
-                true => open.push(entry.path()),
-                false => found.push(entry.path()),
-            }
-        }
-    }
-    found
 }
 
 #[test]
@@ -156,8 +86,11 @@ fn a_package_is_the_same_twice_is_installed_and_removed() {
     let said = done(Command::new(system.join("usr/bin/alcc-lab")).arg("--version")).stdout;
     assert!(said.starts_with(concat!("alcc-lab ", env!("CARGO_PKG_VERSION")).as_bytes()));
     dpkg("--purge", Path::new("alcc-lab"));
+    // Removed with the package, as its configuration is.
+    std::fs::write(system.join("etc/alcc/policy.toml"), "").expect("a policy");
     dpkg("--purge", Path::new("alcc"));
     assert_eq!(files(&system.join("usr")), Vec::<PathBuf>::new());
+    assert!(!system.join("etc/alcc").exists());
 }
 
 /// Calls of the package's scripts to systemd and to the program, in this order.
