@@ -11,7 +11,7 @@ use crate::process::{self, Process, errno_of};
 use crate::table::{Entry, What};
 use alcc_cc::Spec;
 use alcc_socket::own::{Info, Wait};
-use alcc_socket::{Deployment, Feedback, errno, flags, send_timeout};
+use alcc_socket::{Deployment, Feedback, errno, flags};
 use alcc_units::Rate;
 use libc::{c_char, c_int, c_void, size_t, sockaddr, socklen_t, ssize_t};
 use std::ffi::{CStr, OsStr};
@@ -163,12 +163,9 @@ pub unsafe extern "C" fn alcc_send(
         }
         // SAFETY: by contract.
         let bytes = unsafe { bytes(buf, len) }?;
-        let mut wait = || {
-            if send_flags & libc::MSG_DONTWAIT != 0 || flags(fd).nonblocking {
-                Wait::No
-            } else {
-                Wait::Yes(send_timeout(fd).map(|limit| Duration::from_nanos(limit.as_nanos())))
-            }
+        let mut wait = || match send_flags & libc::MSG_DONTWAIT {
+            0 => Wait::of(fd),
+            _ => Wait::No,
         };
         match stream.send_as(bytes, &mut wait) {
             Ok(n) => Ok(n as ssize_t),

@@ -62,6 +62,8 @@ pub(super) struct Inner {
     closing: CloseState,
     /// True if a send was refused, so that a notice is due.
     wants_data: bool,
+    /// True if a notice is due when FIN is sent.
+    wants_end: bool,
     /// True if the kernel's buffer, not the window, ended the last attempt.
     kernel_full: bool,
     /// True if the runtime counts it among the closed streams that are being drained.
@@ -98,6 +100,7 @@ impl Connection {
             queue_error: None,
             closing: CloseState::No,
             wants_data: false,
+            wants_end: false,
             kernel_full: false,
             lingers: false,
         };
@@ -182,9 +185,11 @@ impl Connection {
     }
 
     pub(super) fn set_capacity(&self, capacity: usize) {
-        let inner = &mut *self.lock();
+        let mut inner = self.lock();
         inner.queue.set_capacity(capacity);
         inner.notify(&self.notifier);
+        drop(inner);
+        self.notifier.wake_task();
     }
 
     pub(super) fn shutdown_write(self: &Arc<Self>, runtime: &Runtime) {
@@ -236,9 +241,19 @@ impl Visit for Connection {
         self.id
     }
 
-    /// Reads the counters, passes them to the algorithm and writes the data that it allows.
     fn visit(&self, runtime: &Runtime, active: usize) -> Next {
-        let inner = &mut *self.lock();
+        let mut inner = self.lock();
+        let next = self.visit_locked(runtime, active, &mut inner);
+        drop(inner);
+        self.notifier.wake_task();
+        next.into()
+    }
+}
+
+impl Connection {
+    /// Reads the counters, passes them to the algorithm and writes the data that it allows. Returns
+    /// the time of the next visit.
+    fn visit_locked(&self, runtime: &Runtime, active: usize, inner: &mut Inner) -> Option<Time> {
         let now = kernel::now();
         inner.is_gone();
         inner.guarded(|inner| {
@@ -273,7 +288,7 @@ impl Visit for Connection {
             inner.queue.release_memory();
             self.active.store(false, Ordering::Release);
         }
-        next.into()
+        next
     }
 }
 
@@ -300,6 +315,19 @@ impl Inner {
 
     pub(super) fn error(&self) -> Option<c_int> {
         self.error
+    }
+
+    /// The result of [`Connection::shutdown_write`]; `None` until FIN is sent, and a notice follows.
+    pub(super) fn end_of_writing(&mut self) -> Option<Result<(), c_int>> {
+        match (self.error, self.closing) {
+            (Some(why), _) => Some(Err(why)),
+            (None, CloseState::Written) => Some(Ok(())),
+            (None, CloseState::Close(_)) => Some(Err(libc::EBADF)),
+            (None, CloseState::No | CloseState::Write) => {
+                self.wants_end = true;
+                None
+            }
+        }
     }
 
     pub(super) fn is_closed(&self) -> bool {
@@ -388,8 +416,14 @@ impl Inner {
             notifier.wake();
         }
         let room = self.queue.free() >= (self.queue.capacity() / 4).max(1);
-        if self.fd.is_none() || (self.wants_data && (room || self.error.is_some())) {
+        let failed = self.error.is_some();
+        let written = self.closing == CloseState::Written;
+        if self.fd.is_none()
+            || (self.wants_data && (room || failed))
+            || (self.wants_end && (written || failed))
+        {
             self.wants_data = false;
+            self.wants_end = false;
             notifier.set_writable();
         }
     }

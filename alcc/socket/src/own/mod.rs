@@ -30,17 +30,23 @@
 //!   waits. `Err(WouldBlock)` (or a short count) promises one notice when a quarter of the queue is free. Then a
 //!   sleeping `send` wakes up. [`Stream::writable_fd`] becomes writable (`POLLOUT`; level and edge triggered). The
 //!   callback of [`Stream::on_notice`] runs.
-//! * The program reads from [`Stream::as_raw_fd`] as usual. With `timestamps` feedback, `poll` on that descriptor also
+//! * [`Stream`] is [`Read`](std::io::Read) and [`Write`](std::io::Write) like a `TcpStream`: it waits if its descriptor
+//!   does. With the feature `tokio` it is also `AsyncRead` and `AsyncWrite`; other executors have [`Stream::poll_send`]
+//!   and [`Stream::poll_shutdown_write`].
+//! * A program may also read from [`Stream::as_raw_fd`]. With `timestamps` feedback, `poll` on that descriptor also
 //!   returns `POLLERR` while acknowledgement times wait to be read, so `auto` chooses it for blocking descriptors only.
 //! * An error of the connection is kept: every later call returns it.
 //! * A panic of an algorithm turns its stream into plain TCP; nothing is lost.
 
 mod connection;
+mod io;
 mod notifier;
 mod queue;
 mod runtime;
 mod settings;
 mod stream;
+#[cfg(feature = "tokio")]
+mod tokio;
 
 pub use runtime::Runtime;
 pub use settings::Settings;

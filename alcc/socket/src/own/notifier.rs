@@ -5,8 +5,9 @@ use alcc_units::Time;
 use libc::c_int;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Mutex, OnceLock};
+use std::task::Waker;
 
 /// The value that makes an eventfd not writable, one below its maximum.
 const BLOCKED: u64 = u64::MAX - 1;
@@ -21,6 +22,10 @@ pub(crate) struct WritableNotifier {
     /// True if the descriptor is in the state "not writable".
     fd_blocked: AtomicBool,
     callback: OnceLock<Box<dyn Fn() + Send + Sync>>,
+    /// The task that waits for a notice.
+    task: Mutex<Option<Waker>>,
+    /// True if a notice was given, and the task is not woken yet.
+    task_due: AtomicBool,
 }
 
 impl WritableNotifier {
@@ -83,9 +88,11 @@ impl WritableNotifier {
         }
     }
 
-    /// Notifies that there is room, or an error that the next call returns.
+    /// Notifies that there is room, or an error that the next call returns. Call
+    /// [`WritableNotifier::wake_task`] as soon as the stream is unlocked.
     pub(crate) fn set_writable(&self) {
         self.wake();
+        self.task_due.store(true, Ordering::SeqCst);
         if let Some(fd) = self.fd.get()
             && self.fd_blocked.swap(false, Ordering::SeqCst)
         {
@@ -127,6 +134,26 @@ impl WritableNotifier {
             self.set_blocked();
         }
         Ok(kept)
+    }
+
+    /// Sets the task to be woken by the next notice. Check for room after this, not only before.
+    pub(crate) fn set_task(&self, task: &Waker) {
+        let waiting = &mut *alcc_sys::lock(&self.task);
+        match waiting {
+            Some(before) => before.clone_from(task),
+            None => *waiting = Some(task.clone()),
+        }
+    }
+
+    /// Wakes the task that waits for a notice, if there was one. Never with the stream locked: an
+    /// executor may drop the task meanwhile, and with it the stream.
+    pub(crate) fn wake_task(&self) {
+        if self.task_due.swap(false, Ordering::SeqCst) {
+            let task = alcc_sys::lock(&self.task).take();
+            if let Some(task) = task {
+                task.wake();
+            }
+        }
     }
 
     /// Sets the function to be called at every notice; only the first one is kept.

@@ -37,6 +37,16 @@ pub enum Wait {
     Yes(Option<Duration>),
 }
 
+impl Wait {
+    /// The behaviour of send(2) on this descriptor: by `O_NONBLOCK` and `SO_SNDTIMEO`.
+    pub fn of(fd: RawFd) -> Self {
+        if kernel::flags(fd).nonblocking {
+            return Self::No;
+        }
+        Self::Yes(kernel::send_timeout(fd).map(|limit| Duration::from_nanos(limit.as_nanos())))
+    }
+}
+
 /// The state of a connection and of its algorithm.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Info {
@@ -75,10 +85,12 @@ pub struct Info {
 /// A connected TCP socket whose bytes wait in a queue until the algorithm allows them. See [the
 /// module](super).
 pub struct Stream {
-    connection: Arc<Connection>,
+    pub(super) connection: Arc<Connection>,
     runtime: Arc<Runtime>,
-    raw: RawFd,
+    pub(super) raw: RawFd,
     open: AtomicBool,
+    #[cfg(feature = "tokio")]
+    pub(super) arrivals: super::tokio::Arrivals,
 }
 
 fn unknown(why: SpecError) -> io::Error {
@@ -158,6 +170,8 @@ impl Stream {
             runtime: Arc::clone(runtime),
             raw: fd,
             open: AtomicBool::new(true),
+            #[cfg(feature = "tokio")]
+            arrivals: Default::default(),
         })
     }
 
@@ -288,11 +302,23 @@ impl Stream {
         self.connection.lock().info()
     }
 
+    /// False once the descriptor is the program's or nobody's.
+    pub(super) fn is_open(&self) -> bool {
+        self.open.load(Ordering::Relaxed)
+    }
+
+    /// The descriptor is about to be closed or given back.
+    fn leave(&self) {
+        self.open.store(false, Ordering::Relaxed);
+        #[cfg(feature = "tokio")]
+        self.arrivals.forget();
+    }
+
     /// Drains the queue in the background and closes the socket. Bytes that remain after `patience`
     /// are discarded, and the peer gets RST. The descriptor's number is free at once.
     /// [`Runtime::drained`] waits for all of them.
     pub fn close(&self, patience: Duration) {
-        self.open.store(false, Ordering::Relaxed);
+        self.leave();
         self.connection.close(&self.runtime, after(patience));
     }
 
@@ -302,7 +328,7 @@ impl Stream {
     /// The reason why bytes were not sent: `ETIMEDOUT` if `patience` was too short, or the
     /// connection's error. The socket is closed in any case.
     pub fn close_and_wait(&self, patience: Duration) -> io::Result<()> {
-        self.open.store(false, Ordering::Relaxed);
+        self.leave();
         let until = after(patience);
         let queue_error = self.connection.close(&self.runtime, until);
         loop {
@@ -329,7 +355,7 @@ impl Stream {
 
     /// Discards the queue and closes; the peer gets RST.
     pub fn abort(&self) {
-        self.open.store(false, Ordering::Relaxed);
+        self.leave();
         self.connection.lock().abort();
     }
 
@@ -337,13 +363,13 @@ impl Stream {
     /// queue.
     pub fn give_back(&self) -> Option<RawFd> {
         let fd = self.connection.lock().restore()?;
-        self.open.store(false, Ordering::Relaxed);
+        self.leave();
         Some(fd)
     }
 
     /// Forgets the descriptor, which was closed without us: it is never used again.
     pub fn forget(&self) {
-        self.open.store(false, Ordering::Relaxed);
+        self.leave();
         self.connection.lock().forget();
     }
 }
@@ -356,7 +382,8 @@ impl AsRawFd for Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        if self.open.load(Ordering::Relaxed) {
+        if self.is_open() {
+            self.leave();
             self.connection.close(&self.runtime, after(DROP_DEADLINE));
         }
     }

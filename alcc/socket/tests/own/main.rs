@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Own sockets over loopback.
-#[path = "../../cli/tests/support/wait.rs"]
+mod streams;
+mod tasks;
+#[path = "../../../cli/tests/support/wait.rs"]
 mod wait;
 
 use alcc_cc::Registry;
