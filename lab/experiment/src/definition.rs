@@ -51,6 +51,9 @@ pub struct Definition {
     pub source: String,
     /// The published statement.
     pub statement: String,
+    /// What the expectations leave out of the statement, and why. If set, the verdict is at best
+    /// `reproduced-in-part`.
+    pub in_part: Option<String>,
     /// Another experiment whose expectations show why this one differs from the source.
     pub explained_by: Option<String>,
     /// A missing requirement, and how to get it. If set, the experiment is not run.

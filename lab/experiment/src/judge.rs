@@ -15,6 +15,8 @@ use std::collections::BTreeMap;
 pub enum Verdict {
     /// Every expectation holds.
     Reproduced,
+    /// Every expectation that is judged holds, but they are fewer than what is stated.
+    ReproducedInPart,
     /// An expectation does not hold, and another experiment shows why.
     DiffersExplained,
     /// An expectation does not hold.
@@ -51,6 +53,7 @@ impl Verdict {
     pub fn name(self) -> &'static str {
         match self {
             Self::Reproduced => "reproduced",
+            Self::ReproducedInPart => "reproduced-in-part",
             Self::DiffersExplained => "differs-explained",
             Self::Differs => "differs",
             Self::NotRun => "not-run",
@@ -293,6 +296,9 @@ impl Definition {
         let verdict = match (&not_run, failing) {
             (Some(_), _) => Verdict::NotRun,
             _ if mode == Mode::Shortened => Verdict::Short,
+            (None, None) if self.in_part.is_some() || omitted.is_some() => {
+                Verdict::ReproducedInPart
+            }
             (None, None) => Verdict::Reproduced,
             (None, Some(_)) => match &self.explained_by {
                 Some(other) if explained(other) => Verdict::DiffersExplained,
@@ -316,6 +322,11 @@ impl Definition {
                 None => format!("a run failed or has no such value: {}", outcome.says),
             },
         };
+        if let Some(left_out) = &self.in_part
+            && verdict == Verdict::ReproducedInPart
+        {
+            why += &format!("; in part: {left_out}");
+        }
         if let Some(omitted) = omitted.filter(|_| not_run.is_none()) {
             why += &format!(
                 "; {} of {} are not judged: {omitted}",
@@ -550,7 +561,7 @@ mod tests {
             (judged.verdict, judged.why)
         };
         let (verdict, why) = judge(Mode::Emulated, 3.0);
-        assert_eq!(verdict, Verdict::Reproduced);
+        assert_eq!(verdict, Verdict::ReproducedInPart);
         assert!(
             why.contains("1 of 2 are not judged: emulate a chain"),
             "{why}"
@@ -563,6 +574,21 @@ mod tests {
         let judged = d.judge("id", Mode::Emulated, Ok(&nothing), |_| false);
         assert_eq!(judged.verdict, Verdict::NotRun);
         assert!(judged.why.starts_with("emulate a chain"), "{}", judged.why);
+    }
+
+    #[test]
+    fn a_definition_that_leaves_something_out_is_reproduced_in_part_at_best() {
+        let judge = |at_least: f64| {
+            let mut d = definition(&format!("of = {{}}\nat-least = {at_least}"));
+            d.in_part = Some("not judged: d".to_owned());
+            let runs = [run("copa", 1, &[2.0])];
+            let judged = d.judge("id", Mode::Simulated, Ok(&runs), |_| true);
+            (judged.verdict.name(), judged.why)
+        };
+        let said = "its expectation holds; in part: not judged: d".to_owned();
+        assert_eq!(judge(1.0), ("reproduced-in-part", said));
+        let said = "does not hold: c; other shows why".to_owned();
+        assert_eq!(judge(3.0), ("differs-explained", said));
     }
 
     #[test]

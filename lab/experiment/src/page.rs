@@ -74,9 +74,9 @@ th.n, td.n { text-align: right; } td.n { font-variant-numeric: tabular-nums; whi
   .stacked td[data-is]::before { content: attr(data-is) ': '; opacity: .8; }
 }
 figure { margin: 1rem 0; } svg { display: block; width: 100%; min-width: 44rem; height: auto; }
-.reproduced::before { content: '✔ '; color: var(--good); } .differs::before { content: '✘ '; color: var(--bad); }
+.reproduced::before { content: '✔ '; color: var(--good); } .reproduced-in-part::before { content: '½ '; color: var(--good); } .differs::before { content: '✘ '; color: var(--bad); }
 .differs-explained::before { content: '≈ '; color: var(--bad); } .not-run::before { content: '– '; }
-.reproduced, .differs, .differs-explained, .not-run, .short, .name { white-space: nowrap; }
+.reproduced, .reproduced-in-part, .differs, .differs-explained, .not-run, .short, .name { white-space: nowrap; }
 footer { overflow-wrap: anywhere; } pre, code { background: var(--soft); border-radius: 3px; } pre { overflow-x: auto; overflow-wrap: anywhere; padding: .5rem; white-space: pre-wrap; }
 .matrix { width: auto; } .matrix th { font-weight: 400; white-space: nowrap; } .matrix th.n { white-space: normal; }
 .matrix th, .matrix td { padding: .25rem .3rem; } .matrix td { background: var(--in); text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums; } .matrix td.out { background: rgb(200 70 0 / var(--far)); } .matrix small { display: block; opacity: .8; font-size: .7rem; }
@@ -130,6 +130,7 @@ pub fn index(all: &[ExperimentView<'_>], provenance: &Provenance) -> String {
             h1 { "Published experiments, run again" }
             p {
                 (all.len()) " experiments: " (count(Verdict::Reproduced)) " reproduced, "
+                @if count(Verdict::ReproducedInPart) > 0 { (count(Verdict::ReproducedInPart)) " in part, " }
                 (count(Verdict::DiffersExplained)) " differ and the cause is shown, "
                 (count(Verdict::Differs)) " differ, " (count(Verdict::NotRun)) " not run"
                 @if count(Verdict::Short) > 0 { ", " (count(Verdict::Short)) " too short to judge" } "."
@@ -161,7 +162,10 @@ pub fn index(all: &[ExperimentView<'_>], provenance: &Provenance) -> String {
 
 /// The statement whose figures the index shows, unless the reason names it.
 pub(crate) fn figures_of(judged: &Judgement) -> Option<&str> {
-    let holds = judged.verdict == Verdict::Reproduced;
+    let holds = matches!(
+        judged.verdict,
+        Verdict::Reproduced | Verdict::ReproducedInPart
+    );
     let first = judged.outcomes.iter().find(|one| one.ours.is_some());
     first.filter(|_| holds).map(|one| one.says.as_str())
 }
@@ -236,6 +240,12 @@ const PAPERS: [(&str, &str); 4] = [
         "https://reproducingnetworkresearch.wordpress.com/2017/06/05/cs244-17-adaptive-congestion-control-for-unpredictable-cellular-networks/",
     ),
 ];
+
+/// True if it is a figure or a table that was published, not a question of our own. MDI's paper has
+/// no address.
+pub(crate) fn is_published(source: &str) -> bool {
+    source.starts_with("MDI ") || PAPERS.iter().any(|(paper, _)| source.starts_with(paper))
+}
 
 /// The source of an experiment, with a link if it is in a paper that is known.
 fn source(text: &str) -> Markup {

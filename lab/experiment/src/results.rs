@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Stored results of experiments with the checksums of their inputs, and the page of them.
 use crate::judge::{Judgement, Mode, Outcome, Verdict, measured, number};
-use crate::page::{Took, figures_of};
+use crate::page::{Took, figures_of, is_published};
 use crate::stored::{self, Stored};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -124,6 +124,24 @@ impl Results {
         )
     }
 
+    /// A row of a table: how many of these sources there are, and with which verdicts.
+    fn counts(&self, what: &str, is_one: impl Fn(&str) -> bool) -> String {
+        let of = self
+            .experiments
+            .iter()
+            .filter(|entry| is_one(&entry.source));
+        let count = |verdict: Verdict| of.clone().filter(|e| e.judged.verdict == verdict).count();
+        format!(
+            "| {what} | {} | {} | {} | {} | {} | {} |\n",
+            of.clone().count(),
+            count(Verdict::Reproduced),
+            count(Verdict::ReproducedInPart),
+            count(Verdict::DiffersExplained),
+            count(Verdict::Differs),
+            count(Verdict::NotRun),
+        )
+    }
+
     /// True if they are of real programs on emulated links.
     fn is_emulated(&self) -> bool {
         let emulated = |entry: &Entry| entry.judged.mode == Mode::Emulated.name();
@@ -155,22 +173,16 @@ impl Results {
                 "simulated",
             )
         };
-        let count = |verdict: Verdict| {
-            let of = |entry: &&Entry| entry.judged.verdict == verdict;
-            self.experiments.iter().filter(of).count()
-        };
         let mut text = format!(
             "# {title}\n\n\
              Generated from `{name}.json` beside it. Do not edit: a test compares the two. The command is\n\n\
              ```\n{command}\n```\n\n\
-             Of {} experiments {} are reproduced, {} differ and another one shows the cause, {} differ, and {} are not run\n\
-             ([verdicts](../../docs/reproducing.md#verdicts)). The program was {} on {}, {how}.\n\
+             | [verdicts](../../docs/reproducing.md#verdicts) | all | reproduced | in part | differ, cause shown | differ | not run |\n\
+             |---|---|---|---|---|---|---|\n{}{}\n\
+             The program was {} on {}, {how}.\n\
              {}\n{}\n\n",
-            self.experiments.len(),
-            count(Verdict::Reproduced),
-            count(Verdict::DiffersExplained),
-            count(Verdict::Differs),
-            count(Verdict::NotRun),
+            self.counts("experiments", |_| true),
+            self.counts("published figures and tables", is_published),
             self.by,
             self.on,
             self.times(),

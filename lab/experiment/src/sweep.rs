@@ -41,6 +41,7 @@ pub fn definition(
         title: format!("Sweep over {}", names.join(", ")),
         source: String::new(),
         statement: String::new(),
+        in_part: None,
         explained_by: None,
         needs: None,
         starts: runs,

@@ -15,6 +15,7 @@ struct File {
     title: String,
     source: String,
     statement: String,
+    in_part: Option<String>,
     explained_by: Option<String>,
     needs: Option<String>,
     application: Option<String>,
@@ -138,6 +139,7 @@ impl Definition {
             title: file.title,
             source: file.source,
             statement: file.statement,
+            in_part: file.in_part,
             explained_by: file.explained_by,
             needs: file.needs,
             // Repetitions of a trace would be equal.

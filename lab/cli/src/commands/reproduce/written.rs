@@ -235,13 +235,13 @@ pub(super) fn table(judged: &[Judgement], out: &Path) -> String {
         |value: Option<f64>| value.map_or_else(|| "-".to_owned(), alcc_experiment::judge::number);
     let _ = writeln!(
         text,
-        "{:<width$} {:<17} {:>9} {:>9}  why",
+        "{:<width$} {:<18} {:>9} {:>9}  why",
         "experiment", "verdict", "published", "here"
     );
     for one in judged {
         let _ = writeln!(
             text,
-            "{:<width$} {:<17} {:>9} {:>9}  {}",
+            "{:<width$} {:<18} {:>9} {:>9}  {}",
             one.id,
             one.verdict.name(),
             said(one.published),
