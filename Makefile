@@ -13,7 +13,7 @@ DENY_VERSION := 0.20.2
 # Reads the rustdoc JSON of Rust 1.95.
 SEMVER_VERSION := 0.51.0
 # Those with a README of their own.
-PUBLIC := $(foreach readme,$(wildcard alcc/*/README.md lab/*/README.md),alcc-$(notdir $(patsubst %/README.md,%,$(readme))))
+PUBLIC := $(foreach readme,$(wildcard alcc/*/README.md lab/*/README.md),$(if $(wildcard $(dir $(readme))Cargo.toml),alcc-$(notdir $(patsubst %/README.md,%,$(readme)))))
 # Where scripts/setup put what this machine lacked.
 WITH_DEPS = set -a; [ ! -f target/deps/env ] || . target/deps/env; set +a; PATH=$$PATH$${ALCC_DEPS_BIN:+:$$ALCC_DEPS_BIN}:$(CURDIR)/target/deps/bin:/usr/sbin:/sbin;
 
@@ -76,7 +76,7 @@ semver: ## What has changed in the public crates since the last release (BASE=RE
 	$(WITH_DEPS) $(CARGO) semver-checks $(PUBLIC:%=-p %) --baseline-rev "$$base"
 
 doc: ## The API documentation, into target/doc
-	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps
+	@$(WITH_DEPS) set -x; RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps $$ALCC_FEATURES --features alcc-socket/tokio
 
 fuzz: ## Fuzz every parser and the algorithms (SECONDS=30 each, TARGETS="units trace")
 	@scripts/setup build fuzz

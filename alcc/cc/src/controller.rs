@@ -14,6 +14,17 @@ pub type Pn = u64;
 pub struct Tag(pub u64);
 
 /// The allowance of a controller: how much may be sent, how fast, and whether a probe is requested.
+///
+/// ```
+/// use alcc_cc::Allowance;
+/// use alcc_units::{Bytes, Rate};
+///
+/// let paced = Allowance {
+///     rate: Some(Rate::mbps(4)),
+///     ..Allowance::window(Bytes::new(20_000))
+/// };
+/// assert_eq!(paced.quota, Bytes::MAX); // no quota
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Allowance {
     /// Upper bound for bytes in flight. At least one segment; [`Bytes::MAX`]: no window.
@@ -83,6 +94,13 @@ pub enum Recovery {
 }
 
 /// The requirements of a controller to its host.
+///
+/// ```
+/// use alcc_cc::Needs;
+///
+/// let needs = Needs { paced: true, ..Needs::default() };
+/// assert!(!needs.ecn);
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Needs {
     /// Delayed or aggregated acknowledgements hurt it (Verus, Copa).
@@ -330,6 +348,46 @@ pub struct RecoveryEnd {
 /// * **Determinism**: the same events give the same allowances, bit for bit, on every platform. A
 ///   clone is a complete snapshot.
 /// * No allocation that grows with time, no panic, no error: every sequence of events is valid.
+///
+/// ```
+/// use alcc_cc::{AckBatch, Allowance, Controller, Cx, Discard, LossBatch, Path};
+/// use alcc_units::{Bytes, Time};
+///
+/// /// One segment more per round trip, half after a loss.
+/// #[derive(Clone, Default)]
+/// struct Aimd {
+///     mss: Bytes,
+///     window: Bytes,
+/// }
+///
+/// impl Controller for Aimd {
+///     fn on_start(&mut self, _: &mut Cx<'_>, path: &Path) {
+///         (self.mss, self.window) = (path.mss, path.mss * 10);
+///     }
+///
+///     fn on_ack(&mut self, _: &mut Cx<'_>, ack: &AckBatch<'_>) {
+///         if ack.round_start {
+///             self.window += self.mss;
+///         }
+///     }
+///
+///     fn on_loss(&mut self, _: &mut Cx<'_>, loss: &LossBatch<'_>) {
+///         if loss.new_episode {
+///             self.window = self.window.mul_f64(0.5).max(self.mss);
+///         }
+///     }
+///
+///     fn allowance(&self) -> Allowance {
+///         Allowance::window(self.window)
+///     }
+/// }
+///
+/// let mut aimd = Aimd::default();
+/// let mut cx = Cx { now: Time::ZERO, log: &mut Discard };
+/// aimd.on_start(&mut cx, &Path { mss: Bytes::new(1448), ..Path::default() });
+/// aimd.on_loss(&mut cx, &LossBatch { new_episode: true, ..LossBatch::default() });
+/// assert_eq!(aimd.allowance().window, Bytes::new(5 * 1448));
+/// ```
 pub trait Controller: CloneController + Any + Send {
     /// The algorithm's requirements to its host.
     fn needs(&self) -> Needs {

@@ -5,6 +5,15 @@ use std::fmt;
 
 /// An event of an algorithm for readers of its log. `S` is the type of its words: constants from an
 /// algorithm, strings from a log.
+///
+/// ```
+/// use alcc_cc::Event;
+///
+/// let event = Event::Decrease { why: "loss", from: 40.0, to: 28.0 };
+/// assert_eq!(event.name(), "window_reduced");
+/// assert_eq!(event.to_string(), "window reduced for loss");
+/// assert_eq!(Event::from_parts(event.into_parts()), Some(event));
+/// ```
 #[derive(Clone, Copy, PartialEq, Debug)]
 #[non_exhaustive]
 pub enum Event<S = &'static str> {
@@ -135,6 +144,15 @@ impl<S: fmt::Display> fmt::Display for Event<S> {
 }
 
 /// Receives events.
+///
+/// ```
+/// use alcc_cc::{Event, EventSink};
+/// use alcc_units::Time;
+///
+/// let mut log: Vec<(Time, Event)> = Vec::new();
+/// log.event(Time::ZERO, Event::Mode { to: "competitive" });
+/// assert_eq!(log[0].1.to_string(), "mode competitive");
+/// ```
 pub trait EventSink {
     /// Receives an event that happened at `now`.
     fn event(&mut self, now: Time, event: Event);

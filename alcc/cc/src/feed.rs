@@ -70,6 +70,38 @@ enum Step {
 }
 
 /// An algorithm with the state that its host must keep for it, and the calls of the host.
+///
+/// ```
+/// use alcc_cc::{Acked, Delivery, Feed, Packet, Path, Registry, RttView, Sent, Source};
+/// use alcc_units::{Bytes, Span, Time};
+///
+/// let (len, rtt) = (Bytes::new(1448), Span::from_millis(40));
+/// let mut feed = Feed::new(Registry::builtin().build(&"reno".parse()?)?, Time::ZERO);
+/// feed.start(&Path { mss: len, ..Path::default() });
+/// let mut delivery = Delivery::new(Time::ZERO);
+/// let before = feed.allowance().window;
+///
+/// let tag = feed.sent(&Sent { len, ..Sent::default() });
+/// let packet = Packet { len, tag, stamp: delivery.stamp(len, false), rtt: Some(rtt), ..Packet::default() };
+///
+/// let now = feed.advance(Time::ZERO + rtt);
+/// delivery.arrived(now, &packet);
+/// feed.limited().window = true;
+/// feed.acked(&Acked {
+///     packets: &[packet],
+///     in_flight_before: len,
+///     in_flight: Bytes::ZERO,
+///     delivery: &delivery,
+///     rtt: RttView { latest: rtt, smoothed: rtt, variance: rtt / 2, min: rtt },
+///     rate: delivery.rate(&[packet]),
+///     in_recovery: false,
+///     advanced: true,
+///     source: Source::Wire,
+///     rtt_error: Span::ZERO,
+/// });
+/// assert_eq!(feed.allowance().window, before + len); // slow start
+/// # Ok::<(), alcc_cc::SpecError>(())
+/// ```
 pub struct Feed {
     cc: Instance,
     log: Option<Log>,

@@ -4,6 +4,17 @@ use crate::{Controller, Cx, Header, Receiver, Sending, WithReceiver};
 use std::ops::{Deref, DerefMut};
 
 /// An algorithm for one flow, as the registry builds it.
+///
+/// ```
+/// use alcc_cc::Registry;
+///
+/// let registry = Registry::builtin();
+/// let three = registry.build(&"fixed:window=3".parse()?)?;
+/// assert!(!three.has_receiver());
+/// assert_eq!(three.clone().allowance(), three.allowance()); // the methods of Controller
+/// assert!(registry.build(&"sprout".parse()?)?.has_receiver());
+/// # Ok::<(), alcc_cc::SpecError>(())
+/// ```
 #[derive(Clone)]
 pub enum Instance {
     /// An algorithm without a receiver module.

@@ -15,6 +15,14 @@ use alcc_units::{Bytes, Time};
 use std::ops::Deref;
 
 /// Up to `N` bytes.
+///
+/// ```
+/// use alcc_cc::Header;
+///
+/// let header = Header::new(&[1, 2, 3]);
+/// assert_eq!(header[..], [1, 2, 3]);
+/// assert!(Header::EMPTY.is_empty());
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Octets<const N: usize> {
     bytes: [u8; N],
@@ -68,6 +76,26 @@ pub struct Sending {
 }
 
 /// A controller that depends on the reports of its receiver module. It cannot send without them.
+///
+/// ```
+/// use alcc_cc::{Cx, Discard, Path, Registry, Sending, Sent};
+/// use alcc_units::{Bytes, Time};
+///
+/// let mut sprout = Registry::builtin().build(&"sprout".parse()?)?;
+/// let mut there = sprout.receiver().expect("Sprout has a receiver module");
+/// let (len, now) = (Bytes::new(1448), Time::from_millis(20));
+/// let mut cx = Cx { now, log: &mut Discard };
+/// sprout.on_start(&mut cx, &Path { mss: len, ..Path::default() });
+///
+/// sprout.on_sent(&mut cx, &Sent { len, ..Sent::default() });
+/// let header = sprout.header(&mut cx, &Sending { pn: 0, more: false });
+/// assert_eq!(header.len(), usize::from(sprout.header_len()));
+/// there.on_packet(now, 0, len, &header);
+/// if let Some(report) = there.report(now) {
+///     sprout.on_feedback(&mut cx, &report);
+/// }
+/// # Ok::<(), alcc_cc::SpecError>(())
+/// ```
 pub trait WithReceiver: Controller + CloneWithReceiver {
     /// A new receiver module, for the end at which packets arrive.
     fn receiver(&self) -> Box<dyn Receiver>;
@@ -91,6 +119,34 @@ pub trait WithReceiver: Controller + CloneWithReceiver {
 /// * `now` never decreases; calls may be late. After [`Receiver::on_timer`] at `now`,
 ///   [`Receiver::next_timer`] is `None` or later than `now`;
 /// * the same calls give the same reports, bit for bit, on every platform.
+///
+/// ```
+/// use alcc_cc::{Pn, Receiver, Report};
+/// use alcc_units::{Bytes, Time};
+///
+/// /// Reports how many packets have arrived.
+/// #[derive(Clone, Default)]
+/// struct Counter {
+///     packets: u32,
+///     reported: u32,
+/// }
+///
+/// impl Receiver for Counter {
+///     fn on_packet(&mut self, _: Time, _: Pn, _: Bytes, _: &[u8]) {
+///         self.packets = self.packets.saturating_add(1);
+///     }
+///
+///     fn report(&mut self, _: Time) -> Option<Report> {
+///         let before = std::mem::replace(&mut self.reported, self.packets);
+///         (before < self.packets).then(|| Report::new(&self.packets.to_be_bytes()))
+///     }
+/// }
+///
+/// let mut counter = Counter::default();
+/// counter.on_packet(Time::ZERO, 0, Bytes::new(1448), &[]);
+/// assert_eq!(counter.report(Time::ZERO), Some(Report::new(&[0, 0, 0, 1])));
+/// assert_eq!(counter.report(Time::ZERO), None);
+/// ```
 pub trait Receiver: CloneReceiver + Send {
     /// A packet arrived. The arguments are its packet number, its length without headers, and its
     /// header from the controller. The length is zero for an empty probe. Duplicates are not passed

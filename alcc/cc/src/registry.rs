@@ -132,6 +132,24 @@ impl Algorithm {
 }
 
 /// The algorithms of one build.
+///
+/// ```
+/// use alcc_cc::{Algorithm, Build, Registry};
+/// use std::borrow::Cow;
+///
+/// let registry = Registry::builtin().with(Algorithm {
+///     name: "three",
+///     summary: "three packets",
+///     profiles: Cow::Borrowed(&[]),
+///     options: &[],
+///     build: Build::Function(|_| Registry::builtin().build(&"fixed:window=3".parse()?)),
+/// });
+/// let three = registry.build(&"three".parse()?)?;
+/// let why = registry.build(&"thre".parse()?).err().expect("no such algorithm");
+/// assert!(why.to_string().contains("did you mean three?"));
+/// # drop(three);
+/// # Ok::<(), alcc_cc::SpecError>(())
+/// ```
 #[derive(Clone)]
 pub struct Registry {
     algorithms: Vec<Algorithm>,

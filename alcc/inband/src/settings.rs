@@ -4,6 +4,18 @@ use alcc_cc::Spec;
 use alcc_units::Span;
 
 /// The settings of one end. [`Settings::new`] has defaults for all but the algorithm.
+///
+/// ```
+/// use alcc_inband::Settings;
+/// use alcc_units::Span;
+///
+/// let settings = Settings {
+///     silence: Span::from_secs(30),
+///     ..Settings::new("verus:r=4".parse()?)
+/// };
+/// assert_eq!(settings.queue, 65_536);
+/// # Ok::<(), alcc_cc::SpecError>(())
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Settings {
     /// The algorithm that controls the data sent by this end.

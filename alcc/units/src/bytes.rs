@@ -4,6 +4,16 @@ use std::iter::Sum;
 use std::ops::{Add, AddAssign, Mul, Sub, SubAssign};
 
 /// A number of bytes.
+///
+/// ```
+/// use alcc_units::Bytes;
+///
+/// let window: Bytes = "15k".parse()?;
+/// assert_eq!(window, Bytes::new(15_000));
+/// assert_eq!(window.packets(Bytes::new(1500)), 10.0);
+/// assert_eq!(Bytes::ZERO - window, Bytes::ZERO); // saturates
+/// # Ok::<(), alcc_units::UnitError>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
 pub struct Bytes(u64);
 

@@ -4,6 +4,16 @@ use hdrhistogram::Histogram;
 
 /// The distribution of spans of time in bounded memory: exact mean, quantiles to 0.1 %, 1 µs to 1
 /// hour.
+///
+/// ```
+/// use alcc_units::{Distribution, Span};
+///
+/// let mut delays = Distribution::new();
+/// delays.add(Span::from_millis(10), 3);
+/// delays.add(Span::from_millis(50), 1);
+/// assert_eq!(delays.mean_ms(), Some(20.0));
+/// assert!(delays.quantile_ms(0.95) > Some(49.0));
+/// ```
 pub struct Distribution {
     histogram: Histogram<u64>,
     weighted_ns: u128,

@@ -25,6 +25,14 @@ enum Why {
 }
 
 /// A quantity that people type with a unit.
+///
+/// ```
+/// use alcc_units::{Rate, Span, positive};
+///
+/// assert_eq!(positive::<Rate>("12mbit")?, Rate::mbps(12));
+/// assert!(positive::<Span>("0ms").is_err());
+/// # Ok::<(), alcc_units::UnitError>(())
+/// ```
 pub trait Quantity: FromStr<Err = UnitError> + Default + PartialEq {
     /// Its name, for messages.
     const WHAT: &'static str;

@@ -3,6 +3,14 @@ use crate::{Bytes, Span};
 use std::fmt;
 
 /// A data rate in bits per second.
+///
+/// ```
+/// use alcc_units::{Bytes, Rate, Span};
+///
+/// let rate = Rate::of(Bytes::new(1500), Span::from_millis(1));
+/// assert_eq!(rate.to_string(), "12mbit");
+/// assert_eq!(rate.bytes_in(Span::from_secs(1)), Bytes::new(1_500_000));
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
 pub struct Rate(u64);
 

@@ -1,6 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 /// A small seeded generator (SplitMix64, Steele et al. 2014): the same seed gives the same numbers
 /// on every platform. Not for secrets.
+///
+/// ```
+/// use alcc_units::Rng;
+///
+/// let mut rng = Rng::new(7);
+/// assert!(rng.below(6) < 6);
+/// assert!((0.0..1.0).contains(&rng.unit()));
+/// assert_ne!(rng.next_u64(), Rng::new(8).next_u64());
+/// ```
 #[derive(Clone, Debug)]
 pub struct Rng(u64);
 

@@ -19,6 +19,15 @@ pub struct OptionDoc {
 }
 
 /// A choice by name: the name and its options, as typed.
+///
+/// ```
+/// use alcc_units::Spec;
+///
+/// let spec: Spec = "verus:r=4,profile=paper".parse()?;
+/// assert_eq!(spec.name, "verus");
+/// assert_eq!(spec.options_text(), "r=4,profile=paper");
+/// # Ok::<(), alcc_units::SpecError>(())
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Spec {
     /// The name.
@@ -199,6 +208,21 @@ impl FromStr for Spec {
 pub type Reader = dyn Fn(&str) -> Result<String, String> + Send + Sync + RefUnwindSafe;
 
 /// The options of one [`Spec`], read by type.
+///
+/// ```
+/// use alcc_units::{OptionDoc, Options, Span, Spec};
+///
+/// const KNOWN: &[OptionDoc] = &[OptionDoc { name: "target", default: "5ms", help: "delay" }];
+/// let spec: Spec = "codel:target=8ms".parse()?;
+/// let options = Options::new("queue", &spec, KNOWN, &[])?;
+/// let range = Span::from_millis(1)..=Span::from_secs(1);
+/// assert_eq!(options.span("target", Span::from_millis(5), range)?, Span::from_millis(8));
+///
+/// let spec: Spec = "codel:tagret=8ms".parse()?;
+/// let why = Options::new("queue", &spec, KNOWN, &[]).err().expect("no such option");
+/// assert!(why.to_string().contains("did you mean target?"));
+/// # Ok::<(), alcc_units::SpecError>(())
+/// ```
 pub struct Options<'a> {
     kind: &'static str,
     spec: &'a Spec,

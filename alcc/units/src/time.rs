@@ -4,10 +4,28 @@ use std::ops::{Add, AddAssign, Div, Mul, Sub};
 
 /// A point in time, in nanoseconds since an origin chosen by the host. Monotone; comparable only
 /// within one host.
+///
+/// ```
+/// use alcc_units::{Span, Time};
+///
+/// let sent = Time::from_millis(100);
+/// let acked = sent + Span::from_millis(40);
+/// assert_eq!(acked.since(sent), Span::from_millis(40));
+/// assert_eq!(sent.since(acked), Span::ZERO); // never negative
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
 pub struct Time(u64);
 
 /// A length of time in nanoseconds, never negative.
+///
+/// ```
+/// use alcc_units::Span;
+///
+/// let rtt: Span = "40ms".parse()?;
+/// assert_eq!(rtt / 2, Span::from_millis(20));
+/// assert_eq!(rtt.as_secs_f64(), 0.04);
+/// # Ok::<(), alcc_units::UnitError>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
 pub struct Span(u64);
 

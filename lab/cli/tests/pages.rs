@@ -247,10 +247,108 @@ fn is_of(file: &Path, place: &str) -> bool {
 #[test]
 fn the_readme_counts_the_experiments() {
     let results = read("lab/notes/results.md");
-    let (_, counts) = results.split_once("\nOf ").expect("the counts");
-    let all = counts.split(' ').next().expect("their number");
-    let wanted = format!("[{all} experiments](lab/notes/results.md)");
-    assert!(read("README.md").contains(&wanted), "{wanted}");
+    // All, reproduced, in part, cause shown, differ, not run.
+    let counts = |what: &str| -> Vec<u32> {
+        let (_, counts) = results.split_once(&format!("| {what} |")).expect("a row");
+        let cells = counts.lines().next().unwrap_or_default().split('|');
+        cells.filter_map(|cell| cell.trim().parse().ok()).collect()
+    };
+    let (all, published) = (
+        counts("experiments"),
+        counts("published figures and tables"),
+    );
+    let wanted = format!(
+        "[{} experiments](lab/notes/results.md). Of these, {} repeat published figures and tables: {} are reproduced, \
+         [{} in part](docs/reproducing.md#verdicts), {} differ, {} were not run; {} test causes of differences or aims of \
+         this project.",
+        all[0],
+        published[0],
+        published[1],
+        published[2],
+        published[3] + published[4],
+        published[5],
+        all[0] - published[0]
+    );
+    let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words(&read("README.md")).contains(&wanted), "{wanted}");
+}
+
+/// What a type's definition is: the words before its name, and its documentation.
+fn definition<'a>(name: &str, text: &'a str) -> Option<(&'static str, Vec<&'a str>)> {
+    ["pub trait ", "pub struct ", "pub enum "]
+        .into_iter()
+        .find_map(|kind| {
+            let head = format!("\n{kind}{name}");
+            let mut found = text.match_indices(&head);
+            let (at, _) = found.find(|(at, _)| {
+                let after = &text[at + head.len()..];
+                !after.starts_with(|c: char| c.is_alphanumeric() || c == '_')
+            })?;
+            let before = text[..at].lines().rev();
+            let doc = before.take_while(|line| line.starts_with("///") || line.starts_with("#["));
+            Some((kind, doc.collect()))
+        })
+}
+
+/// True if the type has a function that makes one.
+fn is_constructed(name: &str, text: &str) -> bool {
+    let blocks = text.split("\nimpl").skip(1).filter(|block| {
+        let head = block.split('{').next().unwrap_or_default();
+        let of = head.rsplit(' ').find(|word| !word.is_empty());
+        of.is_some_and(|of| of.split('<').next() == Some(name)) && !head.contains(" for ")
+    });
+    blocks
+        .filter_map(|block| block.split("\n}").next())
+        .flat_map(|block| block.split("\n    pub ").skip(1))
+        .filter(|item| item.starts_with("fn ") || item.starts_with("const fn "))
+        .any(|item| {
+            let head = item.split('{').next().unwrap_or_default();
+            let (arguments, result) = head.split_once("->").unwrap_or((head, ""));
+            !arguments.contains("self") && result.contains("Self")
+        })
+}
+
+/// Of the public crates, those with a README of their own.
+#[test]
+fn types_that_users_construct_have_an_example() {
+    let (mut seen, mut wrong) = (0, Vec::new());
+    for group in ["alcc", "lab"] {
+        for entry in std::fs::read_dir(root().join(group)).expect("a group") {
+            let folder = entry.expect("an entry").path();
+            let lib = std::fs::read_to_string(folder.join("src/lib.rs")).unwrap_or_default();
+            if !folder.join("README.md").is_file() || lib.is_empty() {
+                continue;
+            }
+            let mut text = String::new();
+            sources(folder.join("src"), &mut text);
+            let exported = lib
+                .split("\npub use ")
+                .skip(1)
+                .filter(|of| !of.starts_with("alcc_"));
+            let exported = exported.filter_map(|of| of.split(';').next());
+            let names =
+                exported.flat_map(|of| of.split(|c: char| !c.is_alphanumeric() && c != '_'));
+            for name in names.filter(|name| name.starts_with(|c: char| c.is_ascii_uppercase())) {
+                let Some((kind, doc)) = definition(name, &text) else {
+                    continue;
+                };
+                if (kind != "pub trait " && !is_constructed(name, &text)) || name.ends_with("Error")
+                {
+                    continue;
+                }
+                seen += 1;
+                if !doc.iter().any(|line| line.starts_with("/// ```")) {
+                    wrong.push(format!("{}: {name}", folder.display()));
+                }
+            }
+        }
+    }
+    assert!(seen > 40, "only {seen} types: the search is broken");
+    assert!(
+        wrong.is_empty(),
+        "no example in the documentation of:\n{}",
+        wrong.join("\n")
+    );
 }
 
 #[test]

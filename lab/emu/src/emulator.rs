@@ -48,6 +48,20 @@ impl PathSpec {
 /// Observer of all outcomes of packets. It runs in the relay's thread, so it must be quick. `now`
 /// is the relay's clock, which is later than the model's time in `outcome` by the lateness. Both
 /// count from [`Emulator::started`].
+///
+/// ```
+/// use alcc_emu::{Dir, Observer};
+/// use alcc_link::Outcome;
+/// use alcc_units::Time;
+///
+/// struct Drops(u64);
+///
+/// impl Observer for Drops {
+///     fn event(&mut self, _: Dir, outcome: &Outcome, _: Time) {
+///         self.0 += u64::from(matches!(outcome, Outcome::Dropped { .. }));
+///     }
+/// }
+/// ```
 pub trait Observer {
     /// Receives an outcome.
     fn event(&mut self, dir: Dir, outcome: &Outcome, now: Time);
@@ -62,6 +76,21 @@ impl Observer for Silent {
 }
 
 /// A running link. When it is stopped or dropped, its devices disappear.
+///
+/// ```no_run
+/// use alcc_emu::{Emulator, Namespace, PathSpec, Silent, Subnet};
+/// # fn main() -> Result<(), alcc_emu::EmuError> {
+/// alcc_emu::prepare()?; // before the first thread
+/// let (outside, inside) = (Namespace::new()?, Namespace::new()?);
+/// let spec = PathSpec::default();
+/// let link = Emulator::start(&outside, &inside, Subnet::default(), spec, Box::new(Silent))?;
+/// let server = format!("{}:80", link.outside_addr());
+/// let answer = inside.run(|| std::net::TcpStream::connect(server))?;
+/// # drop(answer);
+/// println!("{:?}", link.stop()?);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Emulator {
     net: Subnet,

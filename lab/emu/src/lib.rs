@@ -13,21 +13,6 @@
 //! A run measures its own accuracy: the relay records the lateness of its deliveries, and the
 //! report counts packets that were lost outside the model. It needs Linux, and no root if user
 //! namespaces are permitted ([`prepare`]).
-//!
-//! ```no_run
-//! use alcc_emu::{Emulator, Namespace, PathSpec, Silent, Subnet};
-//! # fn main() -> Result<(), alcc_emu::EmuError> {
-//! alcc_emu::prepare()?; // before the first thread
-//! let (outside, inside) = (Namespace::new()?, Namespace::new()?);
-//! let spec = PathSpec::default();
-//! let link = Emulator::start(&outside, &inside, Subnet::default(), spec, Box::new(Silent))?;
-//! let server = format!("{}:80", link.outside_addr());
-//! let answer = inside.run(|| std::net::TcpStream::connect(server))?;
-//! # drop(answer);
-//! println!("{:?}", link.stop()?);
-//! # Ok(())
-//! # }
-//! ```
 mod changing;
 mod device;
 mod ecn;

@@ -10,6 +10,22 @@ use std::thread::JoinHandle;
 
 /// A network namespace. One made by [`Namespace::new`] has no name and no file. It exists while a process, a device's
 /// file descriptor or a value of this type uses it. Clones are the same namespace.
+///
+/// ```no_run
+/// use alcc_emu::Namespace;
+/// use std::process::Command;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// alcc_emu::prepare()?; // before the first thread
+/// let inside = Namespace::new()?;
+/// let here = inside.run(|| std::net::TcpListener::bind("127.0.0.1:80"))??; // its own port 80
+/// let mut command = Command::new("ip");
+/// command.arg("address");
+/// inside.spawn(command)?.wait()?;
+/// # drop(here);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Namespace {
     fd: Arc<OwnedFd>,

@@ -18,6 +18,25 @@ const CHUNK: usize = 1 << 16;
 
 /// Writes logs of packets ([`alcc_link::log`]). The relay only formats lines; a thread writes them,
 /// because a slow disk must not delay packets.
+///
+/// ```no_run
+/// use alcc_emu::{Dir, Emulator, LogForm, LogSpec, Namespace, PacketLog, PathSpec, Subnet};
+///
+/// # fn main() -> Result<(), alcc_emu::EmuError> {
+/// # let (outside, inside) = (Namespace::new()?, Namespace::new()?);
+/// let spec = PathSpec::default();
+/// let (log, observer) = PacketLog::create(vec![LogSpec {
+///     dir: Dir::Down,
+///     path: "down.log".into(),
+///     header: alcc_link::log::Header::default(),
+///     form: LogForm::Own(spec.down.rate.clone()),
+/// }])?;
+/// let link = Emulator::start(&outside, &inside, Subnet::default(), spec, observer)?;
+/// link.stop()?;
+/// log.finish()?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct PacketLog {
     writer: JoinHandle<io::Result<()>>,

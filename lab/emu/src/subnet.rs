@@ -12,6 +12,15 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 ///
 /// The same in IPv6: `fd61:6c63:63nn:k::1` and `::2`, with the /48 and the /64s of these. They are
 /// unique local addresses (RFC 4193) of this project: 61 6c 63 63 spells its name.
+///
+/// ```
+/// use alcc_emu::Subnet;
+///
+/// let first = Subnet::default();
+/// assert_eq!(first.outside().to_string(), "100.64.1.1");
+/// let nested = first.nested().next().expect("there are 254 levels");
+/// assert_eq!(nested.inside().to_string(), "100.64.2.2");
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Subnet {
     n: u8,

@@ -10,6 +10,15 @@ use std::str::FromStr;
 /// A new rate applies at once, even to the packet that is being carried. A new delay applies to packets whose
 /// propagation begins from then on. Unless `reorder` is set, packets that began earlier still arrive no later than they
 /// do. A link without a rate, or one that follows a trace, becomes a link of that rate for good.
+///
+/// ```
+/// use alcc_link::Changes;
+///
+/// let table = Changes::from_csv("seconds,mbps,loss\n0,20,\n10,5,0.01\n")?;
+/// assert_eq!(table.steps.len(), 2);
+/// assert_eq!(table.steps[1], "10s:rate=5mbit,loss=1%".parse()?);
+/// # Ok::<(), alcc_link::ChangesError>(())
+/// ```
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Changes {
     /// The steps. Their order does not matter, except among those of one moment, of which the last
@@ -23,6 +32,17 @@ pub struct Changes {
 }
 
 /// One change. A field that is `None` leaves its value as it is.
+///
+/// ```
+/// use alcc_link::{Changes, Step};
+/// use alcc_units::{Rate, Span};
+///
+/// let step: Step = "5s:rate=20mbit,delay=50ms".parse()?;
+/// assert_eq!((step.rate, step.delay), (Some(Rate::mbps(20)), Some(Span::from_millis(50))));
+/// let changes = Changes::of(vec![step]);
+/// # drop(changes);
+/// # Ok::<(), alcc_link::ChangesError>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Step {
     /// Time of the change since the start of the direction.

@@ -82,6 +82,23 @@ impl Dir {
 /// The host pushes packets, reads the time of the next event, and advances. Outcomes carry the
 /// times of the model, so a host that calls late gets them late, but correct. Time never goes back:
 /// an earlier `now` counts as the latest one. Events at [`Time::MAX`] never happen.
+///
+/// ```
+/// use alcc_link::{Dir, Direction, DirectionSpec, Ecn, Packet, RateSpec};
+/// use alcc_units::{Bytes, Rate, Time};
+///
+/// let spec = DirectionSpec {
+///     rate: RateSpec::Fixed(Rate::mbps(12)),
+///     queue: "codel:target=5ms".parse()?,
+///     ..DirectionSpec::default()
+/// };
+/// let mut down = Direction::new(&spec, Dir::Down, 1);
+/// let mut outcomes = Vec::new();
+/// let packet = Packet { id: 1, flow: 0, len: Bytes::new(1500), ecn: Ecn::NotEct };
+/// down.push(Time::ZERO, packet, &mut outcomes);
+/// assert_eq!(down.next_event(), Some(Time::from_millis(1)));
+/// # Ok::<(), alcc_units::SpecError>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Direction {
     spec_rate: RateSpec,

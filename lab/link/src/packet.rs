@@ -5,6 +5,13 @@ use alcc_units::{Bytes, Span, Time};
 /// section 5).
 ///
 /// It is as wide as its neighbour in a [`Packet`], so that a packet has no padding and is copied in whole words.
+///
+/// ```
+/// use alcc_link::Ecn;
+///
+/// assert_eq!(Ecn::of_bits(0b10), Ecn::Ect0);
+/// assert_eq!(Ecn::of_bits(0b11), Ecn::Ce);
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 #[repr(u32)]
 pub enum Ecn {
@@ -127,6 +134,30 @@ pub enum Outcome {
 }
 
 /// Receives the outcomes of packets, in order of time, as they happen.
+///
+/// ```
+/// use alcc_link::{Dir, Direction, DirectionSpec, Ecn, Outcome, Outcomes, Packet};
+/// use alcc_units::{Bytes, Span, Time};
+///
+/// #[derive(Default)]
+/// struct Delivered(u64);
+///
+/// impl Outcomes for Delivered {
+///     fn tell(&mut self, outcome: Outcome) {
+///         self.0 += u64::from(matches!(outcome, Outcome::Delivered { .. }));
+///     }
+/// }
+///
+/// let spec = DirectionSpec { delay: Span::from_millis(20), ..DirectionSpec::default() };
+/// let mut down = Direction::new(&spec, Dir::Down, 1);
+/// let mut delivered = Delivered::default();
+/// let packet = Packet { id: 1, flow: 0, len: Bytes::new(1500), ecn: Ecn::NotEct };
+/// down.push(Time::ZERO, packet, &mut delivered);
+/// down.advance(Time::from_millis(19), &mut delivered);
+/// assert_eq!(delivered.0, 0);
+/// down.advance(Time::from_millis(20), &mut delivered);
+/// assert_eq!(delivered.0, 1);
+/// ```
 pub trait Outcomes {
     /// Receives an outcome.
     fn tell(&mut self, outcome: Outcome);

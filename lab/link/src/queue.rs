@@ -36,6 +36,25 @@ fn ecn(options: &Options<'_>) -> Result<bool, SpecError> {
 ///
 /// Time is an argument and never goes back. A packet that the bottleneck has begun to carry is no
 /// longer in the queue.
+///
+/// ```
+/// use alcc_link::queue::{Enqueue, QueueSpec};
+/// use alcc_link::{Ecn, Packet};
+/// use alcc_units::{Bytes, Rng, Time};
+///
+/// let mut queue = "droptail:bytes=3000".parse::<QueueSpec>()?.queue();
+/// let (mut rng, mut drops) = (Rng::new(1), Vec::new());
+/// let packet = |id| Packet { id, flow: 0, len: Bytes::new(1500), ecn: Ecn::NotEct };
+/// for id in 0..2 {
+///     let result = queue.enqueue(Time::ZERO, packet(id), &mut rng, &mut drops);
+///     assert_eq!(result, Enqueue::Taken);
+/// }
+/// let result = queue.enqueue(Time::ZERO, packet(2), &mut rng, &mut drops);
+/// assert!(matches!(result, Enqueue::Refused(_)));
+/// let first = queue.dequeue(Time::from_millis(1), &mut drops).expect("two wait");
+/// assert_eq!((first.packet.id, queue.len()), (0, 1));
+/// # Ok::<(), alcc_units::SpecError>(())
+/// ```
 pub trait Queue: fmt::Debug + Send + Sync {
     /// Takes an arriving packet, or refuses it with the reason. `rng` is for queues that drop at
     /// random. Packets that are dropped to make room go to `drops`; the packet itself may be one of
@@ -104,6 +123,13 @@ pub enum Enqueue {
 }
 
 /// One queue that a user can select.
+///
+/// ```
+/// use alcc_link::QueueKind;
+///
+/// let codel = QueueKind::all().find(|kind| kind.name == "codel").expect("it is built in");
+/// assert!(codel.options.iter().any(|option| option.name == "target"));
+/// ```
 #[derive(Clone, Copy)]
 pub struct QueueKind {
     /// The name: lower case.
@@ -127,6 +153,15 @@ impl QueueKind {
 
 /// A checked choice of a queue, so that making the queue cannot fail. It is parsed from
 /// `droptail:bytes=2000000`, and prints the same text.
+///
+/// ```
+/// use alcc_link::QueueSpec;
+///
+/// let spec: QueueSpec = "codel:target=5ms".parse()?;
+/// assert!(spec.queue().is_empty());
+/// assert!("codel:target=fast".parse::<QueueSpec>().is_err());
+/// # Ok::<(), alcc_units::SpecError>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct QueueSpec {
     spec: Spec,

@@ -86,6 +86,12 @@ impl Clone for Box<dyn Radio> {
 }
 
 /// One effect of a radio link that a user can select.
+///
+/// ```
+/// use alcc_link::RadioKind;
+///
+/// assert!(RadioKind::all().any(|kind| kind.name == "harq"));
+/// ```
 #[derive(Clone, Copy)]
 pub struct RadioKind {
     /// The name: lower case.
@@ -107,6 +113,15 @@ impl RadioKind {
 
 /// A checked choice of an effect, so that making it cannot fail. It is parsed from `harq:errors=0.2`, and prints the
 /// same text.
+///
+/// ```
+/// use alcc_link::{DirectionSpec, RadioSpec};
+///
+/// let harq: RadioSpec = "harq:errors=0.2".parse()?;
+/// let spec = DirectionSpec { radio: vec![harq, "rlc".parse()?], ..DirectionSpec::default() };
+/// assert_eq!(spec.radio[0].to_string(), "harq:errors=0.2");
+/// # Ok::<(), alcc_units::SpecError>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct RadioSpec {
     spec: Spec,

@@ -22,6 +22,17 @@ pub fn congestion(spec: &str) -> Result<Arc<Congestion>, SpecError> {
 }
 
 /// An algorithm with its options, which makes a controller for each connection (or path).
+///
+/// ```
+/// use alcc_cc::Registry;
+/// use alcc_quic::Congestion;
+/// use std::sync::Arc;
+///
+/// let copa = Congestion::new(Registry::builtin(), "copa:profile=paper".parse()?)?.seed(7);
+/// let mut transport = noq::TransportConfig::default();
+/// Arc::new(copa).set(&mut transport);
+/// # Ok::<(), alcc_cc::SpecError>(())
+/// ```
 pub struct Congestion {
     registry: Registry,
     spec: Spec,

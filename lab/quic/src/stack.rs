@@ -5,6 +5,14 @@ use std::sync::Arc;
 use std::time::Instant;
 
 /// One of the controllers that come with the stack.
+///
+/// ```
+/// use alcc_quic::StackController;
+/// use std::sync::Arc;
+///
+/// let cubic = StackController::named("cubic").expect("it is one of StackController::NAMES");
+/// noq::TransportConfig::default().congestion_controller_factory(Arc::new(cubic));
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StackController(&'static str);
 

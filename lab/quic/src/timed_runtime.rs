@@ -38,6 +38,13 @@ pub(crate) fn request_wakeup(at: Option<Instant>) -> bool {
 /// application writes. So an algorithm that releases data every few milliseconds would do so only
 /// at the next acknowledgement. With this wrapper around the runtime (tokio's, or another one) it
 /// is called in time. The precision is that of the runtime's timers (tokio: 1 ms).
+///
+/// ```
+/// use alcc_quic::TimedRuntime;
+/// use std::sync::Arc;
+///
+/// let runtime: Arc<dyn noq::Runtime> = Arc::new(TimedRuntime::new(noq::TokioRuntime));
+/// ```
 #[derive(Debug)]
 pub struct TimedRuntime<R = TokioRuntime>(Arc<R>);
 

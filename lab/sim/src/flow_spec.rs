@@ -14,6 +14,16 @@ pub use described::FlowText;
 pub use options::{Parts, TRANSPORTS, Transport};
 
 /// A flow: its algorithm, what carries it, what it sends, and in which direction.
+///
+/// ```
+/// use alcc_cc::Registry;
+/// use alcc_sim::{FlowSpec, Timing};
+///
+/// let flows = FlowSpec::parse("2*copa/over=cubic@5s", &Registry::builtin(), Timing::default())?;
+/// assert_eq!(flows.len(), 2);
+/// assert_eq!(flows[0].algorithm, "copa");
+/// # Ok::<(), alcc_sim::FlowError>(())
+/// ```
 pub struct FlowSpec {
     /// The algorithm's name.
     pub algorithm: String,

@@ -7,6 +7,29 @@ use alcc_units::{Bytes, Time};
 
 /// Watches a run. Every method has an empty body: implement only those that you need. `()` watches
 /// nothing and costs nothing.
+///
+/// ```
+/// use alcc_link::{QueueSpec, RateSpec};
+/// use alcc_sim::{PacketEvent, PacketStep, Probe, Scenario, run_with};
+/// use alcc_units::{Bytes, Rate, Span};
+///
+/// #[derive(Default)]
+/// struct Drops(u64);
+///
+/// impl Probe for Drops {
+///     fn packet(&mut self, event: &PacketEvent) {
+///         self.0 += u64::from(matches!(event.what, PacketStep::Dropped(..)));
+///     }
+/// }
+///
+/// let (link, queue) = (RateSpec::Fixed(Rate::mbps(12)), QueueSpec::droptail(Bytes::new(30_000)));
+/// let mut scenario = Scenario::dumbbell(link, Span::from_millis(40), queue).with("cubic")?;
+/// scenario.duration = Span::from_secs(5);
+/// let mut drops = Drops::default();
+/// run_with(&scenario, &mut drops)?;
+/// assert!(drops.0 > 0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub trait Probe {
     /// True if it wants packets and flows at all. Called often; the answer must always be the same.
     fn is_enabled(&self) -> bool {

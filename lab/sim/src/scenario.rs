@@ -6,6 +6,20 @@ use alcc_link::{Dir, DirectionSpec, QueueSpec, RateSpec};
 use alcc_units::{Span, Time};
 
 /// Links in a row, and the flows over them.
+///
+/// ```
+/// use alcc_link::{QueueSpec, RateSpec};
+/// use alcc_sim::{Scenario, run};
+/// use alcc_units::{Rate, Span};
+///
+/// let link = RateSpec::Fixed(Rate::mbps(12));
+/// let mut scenario = Scenario::dumbbell(link, Span::from_millis(40), QueueSpec::default())
+///     .with("cubic")?
+///     .with("copa/rtt=80ms@2s")?;
+/// scenario.duration = Span::from_secs(5);
+/// assert_eq!(run(&scenario)?.flows.len(), 2);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Scenario {
     /// From the senders' side to the receivers': data go down through them in this order,
     /// acknowledgements come up.

@@ -7,6 +7,13 @@ use alcc_units::{Rate, Span};
 pub const OUTAGE: Span = Span::from_millis(100);
 
 /// Nearest-rank quantiles of a set of whole numbers; all 0 if the set is empty.
+///
+/// ```
+/// use alcc_trace::Distribution;
+///
+/// let gaps = Distribution::of(vec![1, 1, 2, 40]);
+/// assert_eq!((gaps.count, gaps.p50, gaps.max), (4, 1, 40));
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Distribution {
     /// Number of values.

@@ -11,6 +11,16 @@ pub const MAX_OPPORTUNITIES: usize = 1 << 25;
 
 /// Delivery opportunities in whole milliseconds since the start: never decreasing, at least one,
 /// the last one after 0. A clone shares the memory.
+///
+/// ```
+/// use alcc_trace::Trace;
+/// use alcc_units::{Rate, Span};
+///
+/// let trace = Trace::new(vec![1, 1, 2, 5])?; // four packets in 5 ms, again and again
+/// assert_eq!(trace.period(), Span::from_millis(5));
+/// assert_eq!(trace.mean_rate(), Rate::bps(9_600_000));
+/// # Ok::<(), alcc_trace::TraceError>(())
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Trace {
     /// The vector as passed, because a copy would double the memory.

@@ -6,6 +6,17 @@ use alcc_units::{Bytes, Rate, Time};
 ///
 /// Each host that counts arrivals keeps one. Totals and stamps have the same origin, so that their
 /// difference is the amount delivered in between.
+///
+/// ```
+/// use alcc_cc::Delivery;
+/// use alcc_units::{Bytes, Rate, Time};
+///
+/// let mut delivery = Delivery::new(Time::ZERO);
+/// let stamp = delivery.stamp(Bytes::new(1500), false); // of a packet sent now
+/// delivery.add(Time::from_millis(1), Bytes::new(1500));
+/// let rate = stamp.rate(Time::ZERO, delivery.total(), delivery.at());
+/// assert_eq!(rate, Some(Rate::mbps(12)));
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Delivery {
     total: Bytes,

@@ -56,6 +56,43 @@ enum Ending {
 /// The host passes received bytes ([`Session::on_bytes`], [`Session::on_end`]), calls [`Session::on_timer`] when
 /// [`Session::next_timer`] is due, and writes the bytes of [`Session::output`]. All messages of the peer are checked;
 /// memory is bounded by [`Settings`].
+///
+/// ```
+/// use alcc_inband::{Output, Session, Settings, When};
+/// use alcc_units::{Span, Time};
+///
+/// /// What `from` writes arrives at once. Returns the payload.
+/// fn pass(from: &mut Session, to: &mut Session, now: Time) -> Vec<u8> {
+///     if from.next_timer().is_some_and(|due| due <= now) {
+///         from.on_timer(now);
+///     }
+///     let (mut out, mut bytes, mut payload) = (Output::default(), Vec::new(), vec![0; 1000]);
+///     from.output(now, &[], false, u64::MAX, &mut out);
+///     out.copy_unwritten(&[], 0, &mut bytes);
+///     let n = to.on_bytes(When::exactly(now), &bytes, &mut payload);
+///     payload.truncate(n);
+///     payload
+/// }
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let registry = std::sync::Arc::new(alcc_cc::Registry::builtin());
+/// let settings = Settings::new("copa".parse()?);
+/// let mut now = Time::ZERO;
+/// let mut here = Session::connect(now, &registry, settings.clone())?;
+/// let mut there = Session::accept(now, &registry, settings)?;
+/// here.write(now, b"hello")?;
+/// here.close();
+///
+/// let mut got = Vec::new();
+/// while !here.is_finished() {
+///     now += Span::from_millis(1);
+///     got.extend(pass(&mut here, &mut there, now));
+///     pass(&mut there, &mut here, now);
+/// }
+/// assert_eq!(got, b"hello");
+/// # Ok(())
+/// # }
+/// ```
 pub struct Session {
     registry: Arc<Registry>,
     settings: Settings,

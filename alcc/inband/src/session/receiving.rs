@@ -25,6 +25,16 @@ pub(super) struct Frame {
 }
 
 /// Arrival time of bytes.
+///
+/// ```
+/// use alcc_inband::When;
+/// use alcc_units::{Span, Time};
+///
+/// // Read after 5 ms in which nothing was read.
+/// let now = Time::from_millis(25);
+/// let when = When { since: now - Span::from_millis(5), ..When::exactly(now) };
+/// assert_eq!((when.at, when.now), (now, now));
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct When {
     /// Time until which nothing of them had arrived.

@@ -47,6 +47,32 @@ impl Drop for Handle {
 /// Clones are the same stream, for a thread that reads and another that writes. Dropping the last
 /// one ends the connection at once, without waiting. Only [`Stream::finish`] confirms that the peer
 /// has everything, the end included.
+///
+/// ```
+/// use alcc_inband::{Settings, Stream, carrier::Unix};
+/// use std::io::{Read, Write};
+/// use std::{sync::Arc, time::Duration};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let registry = Arc::new(alcc_cc::Registry::builtin());
+/// let (here, there) = std::os::unix::net::UnixStream::pair()?; // or any connected socket
+/// let verus = Settings::new("verus".parse()?);
+///
+/// let other = (registry.clone(), verus.clone());
+/// let receiver = std::thread::spawn(move || -> std::io::Result<String> {
+///     let mut stream = Stream::accept(Unix::new(there)?, &other.0, other.1)?;
+///     let mut text = String::new();
+///     stream.read_to_string(&mut text)?; // until the sender's end
+///     Ok(text)
+/// });
+///
+/// let mut stream = Stream::connect(Unix::new(here)?, &registry, verus)?;
+/// stream.write_all(b"hello")?;
+/// while !stream.finish(Duration::from_secs(1))? {} // the peer has everything
+/// assert_eq!(receiver.join().expect("no panic")?, "hello");
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Stream {
     handle: Arc<Handle>,

@@ -9,6 +9,14 @@ use alcc_flow::rules::{LINUX, Rules};
 use alcc_units::Bytes;
 
 /// A FLOW as typed: N equal flows, of which nothing is built yet.
+///
+/// ```
+/// use alcc_sim::FlowText;
+///
+/// let flows = FlowText::all("6*cubic/stagger=100ms+verus:r=4@10s")?;
+/// assert_eq!((flows[0].count, flows[1].algorithm.to_string()), (6, "verus:r=4".to_owned()));
+/// # Ok::<(), alcc_sim::FlowError>(())
+/// ```
 #[derive(Clone, PartialEq, Debug)]
 pub struct FlowText {
     /// Text of the flow.

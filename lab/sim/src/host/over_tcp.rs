@@ -12,6 +12,14 @@ use alcc_units::{Bytes, Rng, Span, Time};
 const CHUNK: Bytes = Bytes::new(2 << 20);
 
 /// Lateness of events on the sending machine.
+///
+/// ```
+/// use alcc_sim::Timing;
+/// use alcc_units::Span;
+///
+/// let busy = Timing { wake: Span::from_millis(5), ..Timing::default() };
+/// assert!(busy.wake > Timing::default().wake);
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Timing {
     /// Smallest delay with which the counters are read.
