@@ -86,7 +86,6 @@ enum Step {
 ///
 /// let now = feed.advance(Time::ZERO + rtt);
 /// delivery.arrived(now, &packet);
-/// feed.limited().window = true;
 /// feed.acked(&Acked {
 ///     packets: &[packet],
 ///     in_flight_before: len,
@@ -99,7 +98,7 @@ enum Step {
 ///     source: Source::Wire,
 ///     rtt_error: Span::ZERO,
 /// });
-/// assert_eq!(feed.allowance().window, before + len); // slow start
+/// assert_eq!(feed.allowance().window, before); // most of the window was unused
 /// # Ok::<(), alcc_cc::SpecError>(())
 /// ```
 pub struct Feed {

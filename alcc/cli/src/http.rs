@@ -2,7 +2,7 @@
 //! A small HTTP server: metrics, `alcc top --web`, the controls of an emulated link.
 //!
 //! Each connection serves one request. At most [`MAX_READERS`] clients are served at a time, for
-//! [`REQUEST_TIMEOUT`] each, with at most [`MAX_REQUEST`] bytes. A new client replaces the oldest one
+//! `REQUEST_TIMEOUT` each, with at most `MAX_REQUEST` bytes. A new client replaces the oldest one
 //! that has not sent a request.
 use crate::failure::{Failure, reason};
 use crate::output::not_made;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The `alcc` program as a library: the laboratory's program shares its error lines, progress, plug-ins
-//! and transfers. A command is one file in `commands/` and one line in [`Command`]. The interface is
+//! and transfers. A command is one file in `commands/` and one line in `Command`. The interface is
 //! not stable.
 #![cfg_attr(
     not(test),

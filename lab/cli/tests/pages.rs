@@ -273,7 +273,7 @@ fn the_readme_counts_the_experiments() {
     assert!(words(&read("README.md")).contains(&wanted), "{wanted}");
 }
 
-/// What a type's definition is: the words before its name, and its documentation.
+/// The words before a type's name in its definition, and its documentation.
 fn definition<'a>(name: &str, text: &'a str) -> Option<(&'static str, Vec<&'a str>)> {
     ["pub trait ", "pub struct ", "pub enum "]
         .into_iter()

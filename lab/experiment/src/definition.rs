@@ -51,7 +51,7 @@ pub struct Definition {
     pub source: String,
     /// The published statement.
     pub statement: String,
-    /// What the expectations leave out of the statement, and why. If set, the verdict is at best
+    /// The part of the statement without expectations, and why. If set, the verdict is at best
     /// `reproduced-in-part`.
     pub in_part: Option<String>,
     /// Another experiment whose expectations show why this one differs from the source.

@@ -18,7 +18,7 @@ enum Form {
     Mahimahi,
     /// Throughput over time: seconds,mbps, or a form listed below
     Rates,
-    /// Packet arrivals: time[,bytes] in the unit of --unit
+    /// Packet arrivals: time or time,bytes in the unit of --unit
     Packets,
 }
 
