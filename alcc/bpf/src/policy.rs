@@ -19,6 +19,7 @@ use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, MapType, Object};
 use nix::fcntl::{Flock, FlockArg};
 use std::collections::BTreeSet;
 use std::fs::{self, File};
+use std::io::Read;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};

@@ -206,23 +206,24 @@ fn named_tests(table: &str) -> Vec<(&str, &str)> {
     found
 }
 
-/// Every test function below a folder, with its file. A function counts that follows `#[test]`, with other attributes
-/// between them at most, or that a macro makes a test of each of its words, as `groups! { write edge }`.
-fn tests(folder: PathBuf, found: &mut Vec<(String, PathBuf)>) {
+/// Every Rust source below a folder, with its text.
+fn sources(folder: PathBuf, found: &mut Vec<(PathBuf, String)>) {
     for entry in std::fs::read_dir(folder).expect("a folder") {
         let entry = entry.expect("an entry");
         let path = entry.path();
         if entry.file_type().expect("its type").is_dir() {
             if !path.ends_with("target") {
-                tests(path, found);
+                sources(path, found);
             }
         } else if path.extension().is_some_and(|ext| ext == "rs") {
             let text = std::fs::read_to_string(&path).expect("a source");
-            found.extend(tests_in(&text).map(|name| (name.to_owned(), path.clone())));
+            found.push((path, text));
         }
     }
 }
 
+/// The test functions of a source. A function counts that follows `#[test]`, with other attributes between them at most,
+/// or that a macro makes a test of each of its words, as `groups! { write edge }`.
 fn tests_in(text: &str) -> impl Iterator<Item = &str> {
     let mut test = false;
     let single = text.lines().map(str::trim).filter_map(move |line| {
@@ -319,8 +320,9 @@ fn types_that_users_construct_have_an_example() {
             if !folder.join("README.md").is_file() || lib.is_empty() {
                 continue;
             }
-            let mut text = String::new();
-            sources(folder.join("src"), &mut text);
+            let mut found = Vec::new();
+            sources(folder.join("src"), &mut found);
+            let text: String = found.iter().flat_map(|(_, text)| ["\n", text]).collect();
             let exported = lib
                 .split("\npub use ")
                 .skip(1)
@@ -363,11 +365,12 @@ fn the_promises_of_security_name_tests_that_exist() {
     assert!(rows > 10 && names.len() + 1 >= rows, "{rows}: {names:?}");
     let mut all = Vec::new();
     for group in ["alcc", "lab"] {
-        tests(root().join(group), &mut all);
+        sources(root().join(group), &mut all);
     }
     let is_there = |(name, place): &(&str, &str)| {
-        let mut of_this_name = all.iter().filter(|(other, _)| other == name);
-        of_this_name.any(|(_, file)| is_of(file.strip_prefix(root()).unwrap_or(file), place))
+        let mut there = (all.iter())
+            .filter(|(file, _)| is_of(file.strip_prefix(root()).unwrap_or(file), place));
+        there.any(|(_, text)| tests_in(text).any(|other| other == *name))
     };
     let absent: Vec<_> = names.iter().filter(|one| !is_there(one)).collect();
     assert!(absent.is_empty(), "{absent:?}");

@@ -122,21 +122,21 @@ impl Reasons {
         for s in found {
             let peer = SocketAddr::new(s.remote.ip().to_canonical(), s.remote.port());
             if let Some(seen) = seen.get(&(s.local.port(), peer)) {
-                let why = reason(seen, policy.as_ref(), !s.before.as_str().is_empty());
+                let why = reason(seen, policy.as_ref());
                 self.known.insert(s.cookie, why);
             }
         }
     }
 }
 
-fn reason(seen: &Seen, policy: Option<&InForce>, is_attached: bool) -> String {
+fn reason(seen: &Seen, policy: Option<&InForce>) -> String {
     let rule = policy.and_then(|policy| Some((policy, policy.rules.get(seen.rule?)?)));
     match (seen.whose, rule) {
         (Whose::Policy, Some((policy, rule))) => {
             format!("{}:{}: {}", policy.file.display(), rule.line, rule.label)
         }
         (Whose::Policy, None) => "an earlier policy has chosen it".to_owned(),
-        (Whose::Own, _) if is_attached => "'alcc attach' has chosen it".to_owned(),
+        (Whose::Attached, _) => "'alcc attach' has chosen it".to_owned(),
         (Whose::Own, _) => "its program has chosen it".to_owned(),
         (Whose::Since, _) => {
             "its program or an administrator has chosen it after the policy".to_owned()
