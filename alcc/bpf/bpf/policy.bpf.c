@@ -136,7 +136,7 @@ struct {
 
 /* The work on a socket. A listening socket hands it to accepted connections. */
 struct placed {
-	char control[CC_NAME]; /* chosen by the policy; "": none */
+	char control[CC_NAME]; /* chosen by a rule; "": none */
 	char back[CC_NAME]; /* given back */
 	__u64 program[2]; /* name of the process that listens */
 	__u32 attached; /* 0: not by 'alcc attach' */
@@ -253,7 +253,7 @@ __noinline int note_cgroups(__u64 socket, __u64 secret, struct cgroups *into)
 {
 	struct sock___policy *sk = (void *)socket;
 	struct cgroup *cgroup, *at;
-	__u64 name[NAME / 8], path = ~secret;
+	__u64 name[NAME / 8], path = first_random(secret);
 	__u32 ancestors =
 		__builtin_preserve_field_info(((struct cgroup *)0)->ancestors, BPF_FIELD_BYTE_OFFSET);
 	const char *text;
@@ -445,7 +445,7 @@ static __always_inline int whose_is(struct tcp_sock *tp, const struct placed *pl
 	int whose;
 
 	if (placed && placed->attached)
-		return ATTACHED;
+		return same_name(placed->control, is) ? ATTACHED : SINCE;
 	whose = by_the_stack(address_of(tp));
 	if (whose == MPTCP)
 		return MPTCP;
@@ -466,14 +466,11 @@ static __always_inline __u32 one_number(const struct options *o)
 
 static __always_inline void note_choice(struct placed *placed, const struct rule *r, int whose)
 {
-	if (r->line) {
-		copy_name(placed->control, r->control);
-		placed->options = one_number(&r->options);
+	copy_name(placed->control, r->control);
+	placed->options = one_number(&r->options);
+	if (r->line)
 		placed->attached = 0;
-		return;
-	}
-	__builtin_memset(placed->control, 0, CC_NAME);
-	if (!placed->attached)
+	else if (!placed->attached || whose == SINCE)
 		placed->attached = whose == SYSTEM || whose == POLICY ? FREE : HELD;
 }
 
@@ -656,7 +653,7 @@ int alcc_sockets(struct bpf_iter__tcp *ctx)
 	s.whose = whose_is(tp, is, s.was);
 	had = bpf_sk_storage_get(&before, (struct sock *)tp, 0, 0);
 	/* An older version noted no more than that. */
-	of_older = had && had->control[0] && !is;
+	of_older = had && had->control[0] && !(is && (is->control[0] || is->back[0]));
 	if (wanted.act == DETACH && s.whose != ATTACHED && !of_older)
 		return 0;
 	options = options_of(tp, 0);

@@ -55,6 +55,11 @@ impl Rules {
         self.attached
             .retain(|old| conditions(old) != conditions(&new));
         self.attached.insert(0, new);
+        if self.attached.len() > RULES {
+            // A unit that attaches at each start leaves one behind, because its cgroup is a new one each time.
+            let dead = |choice: &Choice| choice.number != 0 && choice.cgroup.is_none();
+            self.detach(dead);
+        }
         self.attached.len() <= RULES
     }
 

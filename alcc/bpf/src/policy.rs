@@ -151,6 +151,7 @@ pub fn rollback() -> Result<Option<Walk>, BpfError> {
 
 /// Ends all rules. Existing connections do not change. Returns whether a policy was in force.
 pub(crate) fn end() -> Result<bool, BpfError> {
+    let _alone = alone()?;
     let was = in_force()?.is_some() || !others().is_empty();
     remove(|rules| *rules = Rules::default())?;
     end_others()?;
@@ -183,7 +184,7 @@ pub fn end_futures(is_meant: impl Fn(&Choice) -> bool) -> Result<Vec<Choice>, Bp
 }
 
 fn is_in_force() -> bool {
-    pins::is_mounted() && pins::is_pin(&this(LINK))
+    pins::is_mounted() && pins::is_pin(&this(LINK)) && pins::is_pin(&sockets::pin(POLICIES))
 }
 
 /// All rules in force.

@@ -241,7 +241,8 @@ pub(crate) fn hash_of(secret: u64, parts: &[&[u8]]) -> (u64, u64) {
     let name = parts.last().map_or(0, |name| hashed(secret, name));
     (
         name,
-        parts.iter().fold(!secret, |hash, part| hashed(hash, part)),
+        // Another beginning than that of names: else a user could make a name with the hash of a path.
+        (parts.iter()).fold(Rng::new(secret).next_u64(), |hash, part| hashed(hash, part)),
     )
 }
 
@@ -346,6 +347,12 @@ mod tests {
         assert_eq!(name, hash_of_seven(&[b"nginx.service"]).0);
         assert_ne!(path, hash_of_seven(&[b"nginx.service"]).1);
         assert_ne!(path, hash_of_seven(&[b"nginx.service", b"system.slice"]).1);
+        // No name has the hash of a path for every secret.
+        let slice = b"machine.slice";
+        let alike: Vec<_> = (slice.iter().take(8).map(|byte| !byte))
+            .chain(slice[8..].iter().copied())
+            .collect();
+        assert_ne!(hash_of_seven(&[slice]).1, hash_of_seven(&[&alike]).0);
         // Whoever does not know the secret cannot compute it.
         assert_ne!(name, hash_of(8, &[b"nginx.service"]).0);
         let below = |path: &str| below_all_cgroups(path.as_ref(), "/sys/fs/cgroup".as_ref());

@@ -326,6 +326,9 @@ fn a_choice_for_a_cgroup_is_for_it_alone_and_the_newest_counts() {
     for port in 1..RULES as u16 - 1 {
         begin(&selected(Some(port)), &all, other).unwrap();
     }
+    // It takes the place of the one whose cgroup is gone.
+    begin(&selected(Some(9998)), &all, other).unwrap();
+    assert!(futures().iter().all(|choice| choice.cgroup.is_some()));
     let refused = begin(&selected(Some(9999)), &all, other).unwrap_err();
     assert!(
         refused.to_string().contains("64 such selections"),

@@ -5,6 +5,7 @@
 mod lacks;
 
 use lacks::lacks;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
@@ -469,8 +470,20 @@ fn a_program_whose_folder_was_removed_is_controlled() {
     assert_eq!(report["connections"], 1, "{report}");
 }
 
-/// The library is removed between the start of `alcc run` and that of the program: the file of
-/// --json-out is a pipe, whose open waits for a reader.
+/// Fills a pipe, and returns the number of bytes.
+fn fill(mut pipe: &std::io::PipeWriter) -> usize {
+    use nix::fcntl::{FcntlArg, OFlag, fcntl};
+    fcntl(pipe, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).unwrap();
+    let mut filled = 0;
+    while let Ok(written) = pipe.write(&[b'\n'; 4096]) {
+        filled += written;
+    }
+    fcntl(pipe, FcntlArg::F_SETFL(OFlag::empty())).unwrap();
+    filled
+}
+
+/// The library is removed between the start of `alcc run` and that of the program: the line in between
+/// waits, because its pipe is full.
 #[test]
 fn a_library_that_has_gone_is_said_to_be_missing() {
     let dir = tempfile::tempdir().unwrap();
@@ -481,12 +494,13 @@ fn a_library_that_has_gone_is_said_to_be_missing() {
         lacks("the preload library, which 'make build' makes");
         return;
     }
-    nix::unistd::mkfifo(&at("report"), nix::sys::stat::Mode::S_IRWXU).unwrap();
-    let running = Command::new(env!("CARGO_BIN_EXE_alcc"))
+    let (mut said, stderr) = std::io::pipe().unwrap();
+    let filled = fill(&stderr);
+    let mut running = Command::new(env!("CARGO_BIN_EXE_alcc"))
         .args(["run", "--json-out"])
         .args([&at("report"), Path::new("true")])
         .env("ALCC_PRELOAD", &library)
-        .stderr(std::process::Stdio::piped())
+        .stderr(stderr)
         .spawn()
         .unwrap();
     // It sleeps, and not for a child: so it has tried the library, and waits for the pipe.
@@ -503,11 +517,12 @@ fn a_library_that_has_gone_is_said_to_be_missing() {
         std::thread::sleep(Duration::from_millis(10));
     }
     std::fs::remove_file(&library).unwrap();
+    let mut all = Vec::new();
+    said.read_to_end(&mut all).unwrap();
+    let said = text(&all[filled..]);
+    assert!(running.wait().unwrap().success(), "{said}");
     let report = std::fs::read_to_string(at("report")).unwrap();
     assert!(report.contains("\"processes\":0"), "{report}");
-    let ended = running.wait_with_output().unwrap();
-    let said = text(&ended.stderr);
-    assert!(ended.status.success(), "{said}");
     let line = said
         .lines()
         .find(|line| line.contains("no connection of true was controlled"));

@@ -520,7 +520,7 @@ fn a_policy_of_another_version_is_named_and_replaced() {
     };
     let make_old = || {
         for name in ["link", "policies", "placed"] {
-            std::fs::rename(pin(2, name), pin(0, name)).unwrap();
+            std::fs::rename(pin(2, name), pin(1, name)).unwrap();
         }
     };
     make_old();

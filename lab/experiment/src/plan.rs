@@ -91,7 +91,7 @@ impl Plan {
         self
     }
 
-    /// The first repetition of each cell alone, with shorter windows: [`SHORT`] from when the last
+    /// The first repetition of each cell alone, with shorter windows: 10 s from when the last
     /// flow starts. Phases that end later go. A scenario that cannot be read stays as it is; its run
     /// says why.
     #[must_use]

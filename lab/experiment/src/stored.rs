@@ -23,7 +23,7 @@ pub fn build(by: &str, sha256: &str) -> String {
 }
 
 /// Takes in rows of experiments that have none here, or that could not be run now. In the order of
-/// [`by_number`].
+/// their numbers in the papers.
 pub fn keep<T: Stored>(rows: &mut Vec<T>, before: Vec<T>) {
     let ran_before = |row: &T| (before.iter()).any(|old| old.id() == row.id() && old.has_run());
     rows.retain(|row| row.has_run() || !ran_before(row));

@@ -339,8 +339,8 @@ pub(crate) fn detach(args: &DetachArgs) -> Result<ExitCode, Failure> {
         };
         let is_meant = |choice: &Choice| {
             let is_there = match &cgroup {
-                Some(cgroup) if cgroup.exists() => choice.is_in(cgroup),
-                Some(_) => choice.cgroup.is_none(),
+                // Also what was chosen for a cgroup in its place, which is gone.
+                Some(cgroup) => choice.cgroup.is_none() || choice.is_in(cgroup),
                 None => true,
             };
             is_all || choice.is_of(selection) && is_there

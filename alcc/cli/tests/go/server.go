@@ -4,6 +4,7 @@
 package main
 
 import (
+	"bufio"
 	"fmt"
 	"io"
 	"net"
@@ -12,9 +13,16 @@ import (
 
 func serve(c net.Conn) {
 	defer c.Close()
-	request := make([]byte, 4096)
-	if _, err := c.Read(request); err != nil {
-		return
+	// All of the request: closed with a part of it unread, the connection would be reset, and the answer lost.
+	request := bufio.NewReader(c)
+	for {
+		line, err := request.ReadString('\n')
+		if err != nil {
+			return
+		}
+		if line == "\r\n" {
+			break
+		}
 	}
 	f, err := os.Open(os.Args[2])
 	if err != nil {

@@ -40,6 +40,11 @@ pub(super) fn run(args: &Args, control: &Chosen, options: &Options) -> Result<Ex
             "alcc: a policy is in force: connections of both groups may have its controls; see 'alcc policy show'"
         ));
     }
+    if !alcc_bpf::futures().is_empty() {
+        note(format_args!(
+            "alcc: 'alcc attach --future' is in force: connections of both groups may have its controls; see 'alcc bpf status'"
+        ));
+    }
     let watch = Watch::start(&plan, Source::Kernel(Box::new(trial)), false)?;
     let metrics = args.metrics.as_ref();
     let _metrics = metrics

@@ -9,7 +9,6 @@ use alcc_sys::{Before, Chosen, Options, OptionsMap, TcpSocket};
 use alcc_units::{Bytes, Time};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
-use std::time::SystemTime;
 
 /// Name of feedback and enforcement if no process of alcc is involved.
 pub(super) const KERNEL: &str = "kernel";
@@ -82,7 +81,7 @@ impl Attached {
             Some(One {
                 record: record(s, first, at)?,
                 before: s.before.as_str().to_owned(),
-                because: self.reasons.known.get(&s.cookie).cloned(),
+                because: (self.reasons.known.get(&s.cookie)).map(|(_, why)| why.clone()),
             })
         };
         found.iter().filter_map(one).collect()
@@ -92,23 +91,24 @@ impl Attached {
 /// The reason for the control of each connection, by its cookie.
 #[derive(Default)]
 struct Reasons {
-    /// The time of the policy that was in force then.
-    applied: Option<SystemTime>,
-    known: BTreeMap<u64, String>,
+    /// The policy that was in force then.
+    policy: Option<InForce>,
+    /// With the control for which it is the reason.
+    known: BTreeMap<u64, (String, String)>,
 }
 
 impl Reasons {
-    /// Goes through the kernel's sockets only if there are new connections or another policy, because it
-    /// loads a program for that.
+    /// Goes through the kernel's sockets only if there are new connections, another control or another
+    /// policy, because it loads a program for that.
     fn update(&mut self, found: &[TcpSocket]) {
         let policy = policy::in_force().ok().flatten();
-        let applied = policy.as_ref().map(|policy| policy.applied);
-        if applied != self.applied {
+        if policy != self.policy {
             self.known.clear();
-            self.applied = applied;
+            self.policy = policy;
         }
-        let is_there = |cookie: &u64| found.iter().any(|s| s.cookie == *cookie);
-        self.known.retain(|cookie, _| is_there(cookie));
+        let controls: BTreeMap<_, _> = found.iter().map(|s| (s.cookie, named(s))).collect();
+        self.known
+            .retain(|cookie, (control, _)| controls.get(cookie) == Some(control));
         if found.iter().all(|s| self.known.contains_key(&s.cookie)) {
             return;
         }
@@ -122,8 +122,8 @@ impl Reasons {
         for s in found {
             let peer = SocketAddr::new(s.remote.ip().to_canonical(), s.remote.port());
             if let Some(seen) = seen.get(&(s.local.port(), peer)) {
-                let why = reason(seen, policy.as_ref());
-                self.known.insert(s.cookie, why);
+                let why = reason(seen, self.policy.as_ref());
+                self.known.insert(s.cookie, (named(s), why));
             }
         }
     }
