@@ -434,7 +434,7 @@ fn an_algorithm_of_user_space_steers_and_its_death_is_harmless() {
     println!("{} bytes, most of them by {cc}", download.end());
     let (status, said) = steering.end();
     assert!(
-        status.success() && said.contains("1 connection steered by"),
+        status.success() && said.contains("1 connection controlled by"),
         "{said}"
     );
     // Those to come, too.

@@ -126,7 +126,7 @@ fn without_the_rights() {
     let said = String::from_utf8_lossy(&load.stdout);
     assert!(load.status.success(), "{load:?}");
     assert!(
-        said.contains("nothing was to do") && said.contains("sudo alcc attach"),
+        said.contains("nothing to do") && said.contains("sudo alcc attach"),
         "{said}"
     );
     for args in [
@@ -210,7 +210,7 @@ fn what_is_there_already() {
     let _alone = controls::controls_alone();
     let first = done("bpf load");
     assert!(
-        first.contains("alcc_copa loaded") && !first.contains("nothing was to do"),
+        first.contains("alcc_copa loaded") && !first.contains("nothing to do"),
         "{first}"
     );
     assert!(done("bpf load").contains("alcc_copa is loaded already"));
@@ -511,12 +511,12 @@ fn unload_and_detach_give_back_what_listens_and_what_was_to_come() {
     let choice = format!("port {port}, {}", all.display());
     let status = done("bpf status");
     assert!(
-        status.contains(&format!("for connections to come: {choice}")),
+        status.contains(&format!("for future connections: {choice}")),
         "{status}"
     );
     let said = done("bpf unload");
     assert!(
-        said.contains(&format!("no longer for connections to come: {choice}")),
+        said.contains(&format!("ended for future connections: {choice}")),
         "{said}"
     );
     done("bpf load");
@@ -531,11 +531,11 @@ fn unload_and_detach_give_back_what_listens_and_what_was_to_come() {
     done(&wide);
     let said = done(&format!("detach --port {port}"));
     assert!(
-        said.contains(&format!("no longer for connections to come: {choice}")),
+        said.contains(&format!("ended for future connections: {choice}")),
         "{said}"
     );
     assert!(
-        said.contains("stays for connections to come: any port, peers 127.0.0.0/8"),
+        said.contains("still for future connections: any port, peers 127.0.0.0/8"),
         "{said}"
     );
     done("detach");
@@ -558,7 +558,7 @@ fn unload_and_detach_give_back_what_listens_and_what_was_to_come() {
         cgroup.display()
     ));
     assert!(
-        said.contains(&format!("no longer for connections to come: {gone}")),
+        said.contains(&format!("ended for future connections: {gone}")),
         "{said}"
     );
     done("bpf unload");

@@ -885,7 +885,7 @@ fn off_ends_the_policy_and_what_attach_has_chosen() {
     );
     let shown = done("policy show");
     for line in [
-        format!("by 'alcc attach', for connections to come: {choice}"),
+        format!("by 'alcc attach', for future connections: {choice}"),
         format!("new connections to port {to}: {other} ('alcc attach')"),
         format!("left alone: 1 connection with {other}: chosen by 'alcc attach'"),
     ] {
@@ -894,7 +894,7 @@ fn off_ends_the_policy_and_what_attach_has_chosen() {
     let said = off();
     assert!(said.contains("the policy has ended"), "{said}");
     assert!(
-        said.contains(&format!("no longer for connections to come: port {to}")),
+        said.contains(&format!("ended for future connections: port {to}")),
         "{said}"
     );
     for socket in [&first, &second, &connect(&server).1, &connect(&attached).1] {

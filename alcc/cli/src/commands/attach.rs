@@ -177,7 +177,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
             return done(
                 args,
                 &found,
-                &format!("would be steered by {}", args.algorithm),
+                &format!("would be controlled by {}", args.algorithm),
                 None,
             );
         }
@@ -369,10 +369,10 @@ pub(crate) fn detach(args: &DetachArgs) -> Result<ExitCode, Failure> {
     }
     let mut text = String::new();
     for choice in &ended {
-        let _ = writeln!(text, "no longer for connections to come: {choice}");
+        let _ = writeln!(text, "ended for future connections: {choice}");
     }
     for choice in &stay {
-        let _ = writeln!(text, "stays for connections to come: {choice}");
+        let _ = writeln!(text, "still for future connections: {choice}");
     }
     if alcc_bpf::policy::in_force().is_ok_and(|policy| policy.is_some()) {
         text.push_str("the policy stays in force: 'alcc policy rollback' ends it\n");

@@ -186,7 +186,7 @@ fn load(args: &Load) -> Result<String, BpfError> {
     let done = if any_new {
         "pinned"
     } else {
-        "nothing was to do: all is pinned"
+        "nothing to do: all is pinned"
     };
     let is_root = nix::unistd::geteuid().is_root();
     let root = if is_root { "" } else { "sudo " };
@@ -274,7 +274,7 @@ fn status(json: bool) -> Result<String, BpfError> {
         );
     }
     for choice in futures {
-        let _ = writeln!(text, "for connections to come: {choice}");
+        let _ = writeln!(text, "for future connections: {choice}");
     }
     if let Some(policy) = alcc_bpf::policy::in_force()? {
         let _ = writeln!(
@@ -342,7 +342,7 @@ fn unload(json: bool) -> Result<String, BpfError> {
         let _ = writeln!(text, "{name} ended; connections that use it keep it");
     }
     for choice in ended.futures {
-        let _ = writeln!(text, "no longer for connections to come: {choice}");
+        let _ = writeln!(text, "ended for future connections: {choice}");
     }
     if ended.policy {
         text.push_str(

@@ -50,9 +50,7 @@ fn in_the_kernel() -> Result<(), Failure> {
         print("the policy has ended\n")?;
     }
     for choice in futures.iter().flatten() {
-        print(format_args!(
-            "no longer for connections to come: {choice}\n"
-        ))?;
+        print(format_args!("ended for future connections: {choice}\n"))?;
     }
     if let Ok(back @ 1..) = back {
         let sockets = count(back as u64, "socket");

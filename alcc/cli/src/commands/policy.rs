@@ -419,7 +419,7 @@ fn describe(json: bool) -> Result<String, Failure> {
         );
     }
     for choice in &futures {
-        let _ = writeln!(text, "by 'alcc attach', for connections to come: {choice}");
+        let _ = writeln!(text, "by 'alcc attach', for future connections: {choice}");
     }
     if let Some(folder) = alcc_bpf::older() {
         let _ = writeln!(

@@ -57,11 +57,11 @@ pub(super) fn run(
         processes: BTreeMap::new(),
     };
     let all = (steering.look(&mut Matching::new(selection), true)).map_err(failure)?;
-    show(&all, &format!("steered by {cc}"), None, args.json)?;
+    show(&all, &format!("controlled by {cc}"), None, args.json)?;
     let refused = all.iter().find_map(|f| f.error.as_ref());
     if !args.future && others.count() == 0 {
         return Err(Failure::failed(match refused {
-            Some(why) => format!("steer connections by {cc}: {why}"),
+            Some(why) => format!("control connections by {cc}: {why}"),
             None => super::NO_MATCH.to_owned(),
         }));
     }
@@ -71,7 +71,7 @@ pub(super) fn run(
         ));
     }
     note(format_args!(
-        "alcc: {cc} runs in this process: it steers until Ctrl-C, then the connections have what they had"
+        "alcc: {cc} runs in this process until Ctrl-C; then the connections get back their earlier congestion control"
     ));
     let ended = steering.until(&stop, &mut Matching::new(&later), args.future);
     let back = others.give_back();
