@@ -40,7 +40,7 @@ pub(crate) struct Args {
     algorithm: Spec,
     #[command(flatten)]
     plugins: Plugins,
-    /// Also connections opened later, by processes in --cgroup or the cgroup of --pid, else by all
+    /// Also future connections: of processes in --cgroup or in the cgroup of --pid, otherwise of all
     ///
     /// --port and --prefix apply to them, too.
     #[arg(long, conflicts_with = "trial")]
@@ -66,7 +66,7 @@ pub(crate) struct Args {
 /// Give connections back the congestion control that they had before 'alcc attach'
 ///
 /// Takes the same options as 'alcc attach' to select connections. It also ends 'alcc attach --future'
-/// for that selection, in the named cgroup or else in all. Without options it restores all
+/// for that selection, in the named cgroup or, without one, in all. Without options it restores all
 /// connections, in every network namespace.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  sudo alcc detach --port 443\n  sudo alcc detach")]

@@ -50,14 +50,14 @@ struct Load {
     ///
     /// They can do so for their own sockets, and 'alcc run' then uses it, too. By default only root
     /// may choose alcc_window; 'root' restores that. With a group every user may choose it, but the
-    /// rights of /run/alcc-bpf/knobs let only members set a window; the sockets of others return to
-    /// their earlier control.
+    /// permissions of /run/alcc-bpf/knobs let only members set a window; the sockets of others return
+    /// to their earlier congestion control.
     #[arg(long, value_name = "G", value_parser = group)]
     group: Option<u32>,
     /// Users who may choose the other controls: all, or root alone
     ///
     /// The kernel enforces it: without CAP_NET_ADMIN, TCP_CONGESTION then fails with EPERM. Root may
-    /// still choose them for everybody, by 'alcc attach' or a policy. At first all users may.
+    /// still choose them for everybody, by 'alcc attach' or a policy. By default all users may.
     #[arg(long, value_name = "WHO")]
     users: Option<Users>,
     /// Let programs in this cgroup (containers) use alcc_window, too, by socket options

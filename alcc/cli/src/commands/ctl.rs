@@ -15,12 +15,13 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// Switch a running 'alcc run' off and on, or change its algorithm or enforcement
+/// Switch a run of alcc off and on, or change its algorithm or enforcement
 ///
-/// 'off' and 'on' apply to all runs of this user. The other commands need exactly one run; if there
-/// are several, choose one with --run. The command takes effect within some 5 ms on connections with
-/// data in flight, on idle ones at their next write, and on new ones from the start. The program under
-/// 'alcc run' is not affected.
+/// A run is an 'alcc run', an 'alcc proxy' or a program that uses the C library. 'off' and 'on'
+/// apply to all runs of this user. The other commands need exactly one run; if there are several,
+/// choose one with --run. The command takes effect within some 5 ms on connections with data in
+/// flight, on idle ones at their next write, and on new ones from the start. The program neither
+/// restarts nor notices it.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -51,8 +52,10 @@ enum What {
     /// Change the algorithm
     #[command(after_help = "Examples:\n  alcc ctl cc copa\n  alcc ctl cc verus:r=4 --port 443")]
     Cc(Cc),
-    /// Change the enforcement, see 'alcc list': kernel, bpf (the window), gate+pacing
+    /// Change the enforcement: kernel, bpf or gate+pacing, see 'alcc list'
     ///
+    /// kernel: the algorithm runs in the kernel. bpf: it runs in the program, and the kernel enforces
+    /// its window (alcc_window). gate+pacing: the library holds writes back and paces.
     /// Connections that do not support it use the next best, which 'alcc top --json' shows. 'auto'
     /// returns to the enforcement that the run began with.
     #[command(

@@ -26,7 +26,7 @@ pub(crate) struct Args {
     /// Also check this running process
     #[arg(long, value_name = "P", conflicts_with = "command", value_parser = clap::value_parser!(u32).range(1..))]
     pid: Option<u32>,
-    /// Also check this program, which is given as to 'alcc run'
+    /// Also check this program; name it as you would for 'alcc run'
     #[arg(trailing_var_arg = true, value_name = "CMD")]
     command: Vec<OsString>,
 }

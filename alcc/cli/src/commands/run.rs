@@ -26,10 +26,11 @@ const LIBUV_IO_URING: &str = "UV_USE_IO_URING";
 
 /// Run an unmodified server with another congestion control on the connections it accepts
 ///
-/// The library libalcc_preload.so is preloaded into CMD and the processes it starts. It holds back
-/// writes on accepted TCP connections according to the algorithm. Clients need no change. Standard
-/// error shows one line at the start, one for each kind of uncontrolled traffic, and a summary when
-/// CMD and all its processes have ended.
+/// The library libalcc_preload.so is preloaded into CMD and the processes it starts. It runs the
+/// algorithm on accepted TCP connections. Where 'alcc bpf load' has been run, the kernel enforces
+/// the algorithm's window, otherwise the library does so by holding back writes. Clients need no
+/// change. Standard error shows one line at the start, one for each kind of uncontrolled traffic,
+/// and a summary when CMD and all its processes have ended.
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  alcc run -- nginx\n  alcc run --cc verus:r=4 -- nginx\n  alcc run --cc copa --only 443 --json-out report.json -- nginx\n  alcc run --config alcc.toml -- nginx"
@@ -37,16 +38,16 @@ const LIBUV_IO_URING: &str = "UV_USE_IO_URING";
 pub(crate) struct Args {
     #[command(flatten)]
     server: Server,
-    /// Treat all connections to one address as one flow: they get one window together
+    /// Treat all connections to one address (host) as one flow with one window
     ///
     /// This holds across the worker processes, too. For algorithms with a window, such as budget or
     /// copa.
-    #[arg(long, value_name = "WITH")]
+    #[arg(long, value_name = "host")]
     share: Option<Share>,
     /// If alcc cannot start its control, warn in one line and run CMD without it
     ///
-    /// Reasons are a mistake in the file or a missing library. If only --metrics cannot listen, CMD
-    /// runs under control without metrics.
+    /// Possible reasons are a mistake in the file of --config or a missing library. If only --metrics
+    /// cannot listen, CMD runs under control without metrics.
     #[arg(long)]
     or_plain: bool,
 }

@@ -28,7 +28,7 @@ use std::time::Duration;
 /// Show all connections under the control of alcc, live
 ///
 /// One line per connection: the algorithm's window and the kernel's (cwnd), bytes in flight, RTT
-/// and its queueing part, the rate in bytes, and how often a write was held back. On a terminal the
+/// and its queueing part, the rate (Mbit/s), and how often a write was held back. On a terminal the
 /// table is redrawn every second, and q ends it; otherwise one table follows the other. It fits 80
 /// columns; a terminal of 133 columns, or COLUMNS=133, shows more of them. Connections under a
 /// congestion control in the kernel ('alcc attach', 'alcc policy') are shown with the kernel's figures;
