@@ -188,8 +188,8 @@ impl<T: Visit + ?Sized> Driver<T> {
         idle && alcc_sys::lock(&self.inbox).added.is_empty()
     }
 
-    /// Ends the thread's part, so that another may take over: reports the activity left, and counts
-    /// the next thread's CPU time from zero.
+    /// Ends this thread's turn, so that another may take over. Reports its activity since the last
+    /// report, and counts the next thread's CPU time from zero.
     pub fn leave(&self, report: &dyn Fn(Activity)) {
         let work = &mut *alcc_sys::lock(&self.work);
         work.account(now(), Some(report));

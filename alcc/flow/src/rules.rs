@@ -373,7 +373,7 @@ impl Rules {
         Self::ALL.iter().find(|rules| rules.name == name)
     }
 
-    /// True for a TCP.
+    /// True for the rules of a TCP implementation: acknowledgements name bytes of a stream.
     pub fn is_stream(&self) -> bool {
         self.ack_semantics == AckSemantics::ByteStream
     }

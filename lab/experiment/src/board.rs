@@ -150,7 +150,7 @@ pub struct Cell {
     pub utilization: Option<Spread>,
     /// Mean queueing of the packets of all flows, ms.
     pub queue_ms: Option<Spread>,
-    /// Its 95th percentile, of the flow that has the largest, ms.
+    /// The largest of the flows' 95th percentiles of queueing, ms.
     pub queue_p95_ms: Option<Spread>,
     /// Delay from an application's write to the other's read, median of a run, of one flow, ms.
     #[serde(default, skip_serializing_if = "Option::is_none")]

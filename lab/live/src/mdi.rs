@@ -178,7 +178,7 @@ pub struct Compared {
     pub walk_delay_ms: f64,
     /// Kolmogorov's distance of the distributions of the epochs' largest RTT, 0 to 1.
     pub rtt_distance: f64,
-    /// The same of the windows.
+    /// Kolmogorov's distance of the distributions of the epochs' windows, 0 to 1.
     pub window_distance: f64,
 }
 

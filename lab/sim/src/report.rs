@@ -91,8 +91,8 @@ pub struct FlowReport {
     /// When it started, and when it was to stop, including its phase; when its transfer was
     /// complete.
     pub active: (Time, Option<Time>, Option<Time>),
-    /// IP bytes that the bottleneck delivered in each second of the window. May end early if the
-    /// rest is nothing.
+    /// IP bytes that the bottleneck delivered in each second of the window. Trailing seconds
+    /// without bytes may be missing.
     pub seconds: Vec<u64>,
     /// It carries other flows (`tunnel=`): what it delivers belongs to them.
     pub is_carrier: bool,

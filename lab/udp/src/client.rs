@@ -379,7 +379,8 @@ impl Stream {
         Ok(open.is_some())
     }
 
-    /// Waits until data can be written. Returns the best size of a write.
+    /// Waits, for at most `most`, until data can be written. Returns the recommended size of the next
+    /// write, bytes; 0 if there was no room in that time.
     ///
     /// # Errors
     /// The reason why the flow has ended.

@@ -49,9 +49,9 @@ pub struct Runner<'a> {
     pub registry: &'a Registry,
     /// Scenarios at the same time.
     pub workers: usize,
-    /// Set to stop.
+    /// Set it to stop the run.
     pub stop: &'a AtomicBool,
-    /// Is called with how many are done, and of how many.
+    /// Called as `progress(done, total)` after each reference.
     pub progress: &'a mut dyn FnMut(usize, usize),
 }
 

@@ -134,7 +134,7 @@ pub struct Asked {
     pub up: f64,
     /// Interval from one curve to the next.
     pub refit: Span,
-    /// An epoch without an ACK changes nothing. Otherwise it probes upwards.
+    /// True: an epoch without an ACK changes nothing. False: such an epoch probes upwards.
     pub hold_empty: bool,
 }
 
