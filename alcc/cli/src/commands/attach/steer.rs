@@ -90,7 +90,7 @@ fn unable(args: &Args, why: &io::Error) -> Failure {
             "it runs in user space and needs {WINDOW_CONTROL} in the kernel: run 'alcc bpf load' first"
         ),
         ErrorKind::PermissionDenied => {
-            "it runs in user space and steers other programs' sockets: run it as root".to_owned()
+            "it runs in user space and controls other programs' sockets: run it as root".to_owned()
         }
         _ => why.to_string(),
     };
