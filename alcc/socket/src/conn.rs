@@ -104,8 +104,6 @@ struct Inner {
     /// True after a non-blocking write was cut short. In plain TCP hardly any more data would be taken until the
     /// program is woken, so there is no room until then, or until the next reading.
     cut: bool,
-    /// True if another process was given the socket, and what the kernel keeps for us was restored for that.
-    lent: bool,
     /// Until this time a waiting thread of the program does the readings.
     read_by_waiter: Time,
     /// Until this time a blocked connection with a silent peer counts as full without a check.
@@ -141,7 +139,6 @@ impl<W: Waker> Conn<W> {
             control,
             writers: Writers::default(),
             cut: false,
-            lent: false,
             read_by_waiter: Time::ZERO,
             full_until: Time::ZERO,
         };
@@ -604,7 +601,7 @@ impl<W: Waker> Conn<W> {
         if !(inner.control.is_resident() || inner.control.is_kept_by_the_kernel()) {
             inner.control.lend(fd);
         } else if keeps {
-            inner.lent = true;
+            inner.control.is_elsewhere = true;
             self.give(inner, fd);
         }
     }

@@ -102,6 +102,8 @@ pub(crate) struct Controlled {
     is_unpaced: bool,
     /// True if it is not applied until the next write: see [`Controlled::lend`].
     is_lent: bool,
+    /// True if another process was given the socket, and what the kernel keeps for us was restored for that.
+    pub(crate) is_elsewhere: bool,
     /// True if the program has more data: its last write was short or refused, or bytes of it are still queued.
     pub(crate) has_more: bool,
 }
@@ -142,6 +144,7 @@ impl Controlled {
             bypassed_before: 0,
             is_unpaced: false,
             is_lent: false,
+            is_elsewhere: false,
             has_more: false,
         }
     }
