@@ -7,7 +7,6 @@ mod lacks;
 use lacks::lacks;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::time::{Duration, Instant};
 
 const HELLO: &str = r#"
 #include <stdio.h>
