@@ -601,7 +601,7 @@ impl<W: Waker> Conn<W> {
         if !(inner.control.is_resident() || inner.control.is_kept_by_the_kernel()) {
             inner.control.lend(fd);
         } else if keeps {
-            inner.control.is_elsewhere = true;
+            inner.control.note_elsewhere();
             self.give(inner, fd);
         }
     }

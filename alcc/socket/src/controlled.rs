@@ -59,6 +59,11 @@ pub(crate) enum Mode {
     HandedOver,
 }
 
+/// Another process may have the socket: the algorithm's rate is not applied until the next write.
+const UNPACED: u8 = 1;
+/// Another process was given the socket, and what the kernel keeps for us was restored for that.
+const ELSEWHERE: u8 = 2;
+
 /// A connected socket to be taken under control.
 pub(crate) struct Takeover {
     pub(crate) fd: RawFd,
@@ -100,10 +105,8 @@ pub(crate) struct Controlled {
     bypassed_before: u16,
     /// True if the algorithm's rate is not applied: see [`Controlled::lift_pacing`].
     is_unpaced: bool,
-    /// True if it is not applied until the next write: see [`Controlled::lend`].
-    is_lent: bool,
-    /// True if another process was given the socket, and what the kernel keeps for us was restored for that.
-    pub(crate) is_elsewhere: bool,
+    /// [`UNPACED`] and [`ELSEWHERE`]. A byte, because there are thousands of connections.
+    lent: u8,
     /// True if the program has more data: its last write was short or refused, or bytes of it are still queued.
     pub(crate) has_more: bool,
 }
@@ -143,8 +146,7 @@ impl Controlled {
             bypassed: ByReason::default(),
             bypassed_before: 0,
             is_unpaced: false,
-            is_lent: false,
-            is_elsewhere: false,
+            lent: 0,
             has_more: false,
         }
     }
@@ -737,7 +739,7 @@ impl Controlled {
     /// Takes the pacing rate that is set on the socket. The algorithm's rate applies up to the program's own limit.
     pub(crate) fn found_pacing(&mut self, fd: RawFd, rate: u64) {
         self.saved_options.found(rate);
-        let holds = !(self.is_unpaced || self.is_lent);
+        let holds = !(self.is_unpaced || self.lent & UNPACED != 0);
         if self.enforcement().pacing && self.is_in_charge() && holds {
             self.saved_options.set_pacing(fd, self.flow.pacing_rate());
         }
@@ -757,15 +759,24 @@ impl Controlled {
     }
 
     /// Another process is about to get the socket: applies only the program's own pacing rate, until
+    /// Another process keeps the socket, and may never close it.
+    pub(crate) fn note_elsewhere(&mut self) {
+        self.lent |= ELSEWHERE;
+    }
+
+    pub(crate) fn is_elsewhere(&self) -> bool {
+        self.lent & ELSEWHERE != 0
+    }
+
     /// [`Controlled::take_back`].
     pub(crate) fn lend(&mut self, fd: RawFd) {
-        self.is_lent = true;
+        self.lent |= UNPACED;
         self.saved_options.clear_pacing(fd);
     }
 
     /// The program itself writes again.
     pub(crate) fn take_back(&mut self, fd: RawFd) {
-        self.is_lent = false;
+        self.lent &= !UNPACED;
         if self.mode == Mode::HandedOver {
             self.take_again(fd);
         }

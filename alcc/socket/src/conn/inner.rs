@@ -29,7 +29,7 @@ impl Inner {
     /// True if the algorithm runs in the kernel and goes on there after our last descriptor is gone: it limits what is
     /// still to be sent. Not if another process may hold the socket, which would have it for good.
     pub(super) fn stays_in_the_kernel(&self) -> bool {
-        self.control.is_resident() && !self.control.is_elsewhere
+        self.control.is_resident() && !self.control.is_elsewhere()
     }
 
     /// Does something that may open the gate, and wakes the program if it did.
