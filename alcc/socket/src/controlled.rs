@@ -758,7 +758,6 @@ impl Controlled {
         self.is_unpaced = false;
     }
 
-    /// Another process is about to get the socket: applies only the program's own pacing rate, until
     /// Another process keeps the socket, and may never close it.
     pub(crate) fn note_elsewhere(&mut self) {
         self.lent |= ELSEWHERE;
@@ -768,6 +767,7 @@ impl Controlled {
         self.lent & ELSEWHERE != 0
     }
 
+    /// Another process is about to get the socket: applies only the program's own pacing rate, until
     /// [`Controlled::take_back`].
     pub(crate) fn lend(&mut self, fd: RawFd) {
         self.lent |= UNPACED;

@@ -82,11 +82,21 @@ fn was_reset(mut stream: &TcpStream) -> bool {
 /// From /proc: resident bytes, and CPU time in ticks of 10 ms.
 fn resources(pid: u32) -> (u64, u64) {
     let read = |file: &str| std::fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap();
-    let pages: u64 = read("statm").split(' ').nth(1).unwrap().parse().unwrap();
+    // Without pages of files, which the kernel maps in groups of its own choice.
+    let status = read("status");
+    let kib = |name: &str| -> u64 {
+        let line = status.lines().find_map(|line| line.strip_prefix(name));
+        line.unwrap()
+            .trim()
+            .trim_end_matches(" kB")
+            .parse()
+            .unwrap()
+    };
+    let memory = (kib("RssAnon:") + kib("RssShmem:")) * 1024;
     let stat = read("stat");
     let fields: Vec<_> = stat.rsplit(") ").next().unwrap().split(' ').collect();
     let ticks = |i: usize| fields[i].parse::<u64>().unwrap();
-    (pages * 4096, ticks(11) + ticks(12))
+    (memory, ticks(11) + ticks(12))
 }
 
 /// Takes connections, greets each, and keeps it.
