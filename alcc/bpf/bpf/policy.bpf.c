@@ -444,13 +444,14 @@ static __always_inline int whose_is(struct tcp_sock *tp, const struct placed *pl
 {
 	int whose;
 
-	if (placed && placed->attached)
-		return same_name(placed->control, is) ? ATTACHED : SINCE;
 	whose = by_the_stack(address_of(tp));
-	if (whose == MPTCP)
+	if (whose == MPTCP && !(placed && placed->attached))
 		return MPTCP;
-	if (placed && placed->control[0])
-		return same_name(placed->control, is) ? POLICY : SINCE;
+	if (placed && placed->control[0]) {
+		if (!same_name(placed->control, is))
+			return SINCE;
+		return placed->attached ? ATTACHED : POLICY;
+	}
 	if (whose == ROUTE)
 		return ROUTE;
 	/* A control that was given back is set, too. Another one was chosen since. */
