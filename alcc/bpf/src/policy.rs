@@ -151,6 +151,9 @@ pub fn rollback() -> Result<Option<Walk>, BpfError> {
 
 /// Ends all rules. Existing connections do not change. Returns whether a policy was in force.
 pub(crate) fn end() -> Result<bool, BpfError> {
+    if !pins::is_mounted() {
+        return Ok(false);
+    }
     let _alone = alone()?;
     let was = in_force()?.is_some() || !others().is_empty();
     remove(|rules| *rules = Rules::default())?;

@@ -257,7 +257,7 @@ pub struct TransferEnd {
     pub closed: bool,
 }
 
-/// The result of [`attach`] and [`detach`]: each matching socket.
+/// The result of [`crate::attach`] and [`crate::detach`]: each matching socket.
 pub type Attached = Vec<Found>;
 
 /// The processes in one network namespace and the sockets that they have open.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The constants of algorithms that have forms in other languages.
 //!
-//! [`constants!`](crate::constants) declares them where they are used, and lists them for `make constants`, which
+//! The macro `constants` declares them where they are used, and lists them for `make constants`, which
 //! writes them for the BPF programs, for Java and for docs/budget.md (`lab/zoo/tests/constants.rs`).
 use alcc_units::Span;
 

@@ -228,7 +228,7 @@ impl<W: Waker> Conn<W> {
         Some(self.error.swap(0, Ordering::Relaxed)).filter(|why| *why != 0)
     }
 
-    /// The same as [`Conn::take_error`], if the descriptor still is this connection.
+    /// The same as `take_error`, if the descriptor still is this connection.
     pub fn take_error_of(&self, fd: RawFd) -> Option<c_int> {
         let none = self.error.load(Ordering::Relaxed) == 0;
         (!none && self.is_same_socket(fd))

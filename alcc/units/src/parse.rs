@@ -38,7 +38,7 @@ pub trait Quantity: FromStr<Err = UnitError> + Default + PartialEq {
     const WHAT: &'static str;
     /// An example of how to write it, for messages.
     const WANT: &'static str;
-    /// The message for a value above [`MOST`].
+    /// The message for a value that is too large.
     const TOO_MUCH: &'static str;
 }
 

@@ -8,7 +8,7 @@
 //! |---|---|
 //! | [`row`] | the fields of a measured flow |
 //! | [`groups`] | repetitions, and their spread |
-//! | [`summary`] | Pareto fronts, means over links, one sentence |
+//! | [`mod@summary`] | Pareto fronts, means over links, one sentence |
 //! | [`pairs`] | an algorithm over TCP compared with its native form |
 //! | [`twins`] | simulated counterparts compared with real programs |
 //! | [`tolerance`] | distances from a reference and their bounds |

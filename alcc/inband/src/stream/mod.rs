@@ -123,7 +123,7 @@ impl Stream {
     /// its errors.
     ///
     /// # Errors
-    /// [`Error::Algorithm`] as in [`Session::connect`].
+    /// [`Error::Algorithm`] if the algorithm is unknown or its options are wrong.
     pub fn begin(
         carrier: impl Carrier + 'static,
         registry: &Arc<Registry>,

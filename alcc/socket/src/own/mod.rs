@@ -33,7 +33,7 @@
 //! * [`Stream`] is [`Read`](std::io::Read) and [`Write`](std::io::Write) like a `TcpStream`: it waits if its descriptor
 //!   does. With the feature `tokio` it is also `AsyncRead` and `AsyncWrite`; other executors have [`Stream::poll_send`]
 //!   and [`Stream::poll_shutdown_write`].
-//! * A program may also read from [`Stream::as_raw_fd`]. With `timestamps` feedback, `poll` on that descriptor also
+//! * A program may also read from the descriptor of a [`Stream`]. With `timestamps` feedback, `poll` on that descriptor also
 //!   returns `POLLERR` while acknowledgement times wait to be read, so `auto` chooses it for blocking descriptors only.
 //! * An error of the connection is kept: every later call returns it.
 //! * A panic of an algorithm turns its stream into plain TCP; nothing is lost.

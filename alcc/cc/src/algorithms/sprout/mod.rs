@@ -57,7 +57,7 @@ fn build(options: &Options<'_>) -> Built {
 /// `tuned` or `paper`, with this inference.
 ///
 /// # Errors
-/// [`SpecError::Value`] for a value that is out of range.
+/// A [`SpecError`](alcc_units::SpecError) for a value that is out of range.
 pub fn living(how: Inference, options: &Options<'_>) -> Built {
     let settings = match options.profile() {
         "paper" => Settings::paper(how, options)?,

@@ -29,7 +29,7 @@ const REACH: usize = 32;
 /// Number of nodes after which the square of a basis function does not matter for Φ.
 const PHI_REACH: f64 = 8.0;
 
-/// The largest divisor from `from` down that gives at least [`FEWEST`] nodes for `largest`, and the number of nodes.
+/// The largest divisor from `from` down that gives at least the fewest useful nodes for `largest`, and the number of nodes.
 /// `None` if no divisor does.
 pub fn nodes(largest: u32, from: u32) -> Option<(u32, usize)> {
     (1..=from)
