@@ -194,8 +194,9 @@ const DEAF: usize = 200;
 const HEAR_AGAIN: usize = 20;
 /// Time over which the server's cost is measured.
 const WATCHED: Duration = Duration::from_secs(4);
-/// Processor time that the clients may cost above plain TCP in this time: 2.5 % of a core. On a quiet machine it is
-/// below 0.5 %.
+/// Processor time that the clients may cost above plain TCP in this time: 2.5 % of a core. On a quiet machine, with all
+/// four forms at once, it was 0.5 to 1.25 % by the gate, up to 1 % with the window in the kernel, and 0 with the
+/// algorithm in the kernel.
 const MAX_COST: Duration = Duration::from_millis(100);
 
 /// The cost of clients that never read: processor time, and how often the threads of the server went to sleep.
@@ -258,7 +259,7 @@ fn cost_no_more_than_plain(enforcement: &str, cc: &str) {
 }
 
 #[test]
-fn clients_that_never_read_cost_nothing() {
+fn clients_that_never_read_cost_little() {
     if peer().is_some() {
         cost_no_more_than_plain("gate+pacing", "fixed:window=2");
     }
