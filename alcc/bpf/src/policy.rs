@@ -19,7 +19,6 @@ use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, MapType, Object};
 use nix::fcntl::{Flock, FlockArg};
 use std::collections::BTreeSet;
 use std::fs::{self, File};
-use std::io::Read;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -278,9 +277,7 @@ pub(crate) fn alone() -> Result<Flock<File>, BpfError> {
 /// A number that only root can read, in the map of the rules. Without it, a user could make a cgroup with
 /// the hash of another's.
 fn secret() -> Result<u64, BpfError> {
-    let mut bytes = [0; 8];
-    let random = File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut bytes));
-    random.map_err(|e| BpfError::Kernel {
+    let bytes = alcc_sys::random().map_err(|e| BpfError::Kernel {
         attempt: "read /dev/urandom".into(),
         error: e.to_string(),
     })?;

@@ -30,11 +30,7 @@ pub fn clock_digest(session: &[u8; 16]) -> [u8; 16] {
 /// # Errors
 /// [`Failure::Usage`]: the system provides no random numbers.
 pub fn new_session() -> Result<[u8; 16], Failure> {
-    let mut bytes = [0; 16];
-    std::fs::File::open("/dev/urandom")
-        .and_then(|mut file| std::io::Read::read_exact(&mut file, &mut bytes))
-        .map_err(|e| Failure::usage(format!("read /dev/urandom: {e}")))?;
-    Ok(bytes)
+    alcc_sys::random().map_err(|e| Failure::usage(format!("read /dev/urandom: {e}")))
 }
 
 #[cfg(test)]

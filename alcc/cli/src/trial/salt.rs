@@ -83,7 +83,5 @@ fn kept_in(folder: &Path) -> io::Result<u64> {
 }
 
 fn random() -> io::Result<u64> {
-    let mut bytes = [0; 8];
-    fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
-    Ok(u64::from_ne_bytes(bytes))
+    alcc_sys::random().map(u64::from_ne_bytes)
 }
