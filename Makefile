@@ -49,7 +49,7 @@ test: ## Everything a pull request must pass
 	@scripts/setup build test
 	@$(WITH_DEPS) scripts/test all
 
-test-all: ## The nightly set, an hour: 'make test' and Debian's 6.12, the soak, every fuzz target for a minute
+test-all: ## The nightly set, an hour: 'make test', BPF under Debian's 6.1 and 6.12, the soak, every fuzz target for a minute
 	@scripts/setup build test fuzz
 	@$(WITH_DEPS) scripts/test nightly
 
