@@ -23,7 +23,9 @@ pub(crate) fn warn_of_writers(path: &Path) {
 /// Opens a file that only root and this user can change or replace.
 ///
 /// # Errors
-/// `PermissionDenied` with the part of its path that another user owns, or the system's error.
+/// `PermissionDenied` with the folder of its path that another user could replace. `Other` if the file is a
+/// symbolic link, is not a regular file, belongs to another user, or may be written by one. Otherwise the
+/// system's error.
 pub(crate) fn open(path: &Path) -> io::Result<File> {
     let refused = |why: &str| {
         let why = format!("{} {why}: chown it to root, and chmod go-w", path.display());
@@ -55,7 +57,8 @@ pub(crate) fn open(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Users other than root who can write it, in words, if that can be determined.
+/// Describes who other than root can write or replace the file. `None` if nobody can, or if the file cannot be
+/// inspected.
 fn writers(path: &Path) -> Option<String> {
     let path = path.canonicalize().ok()?;
     let about = fs::metadata(&path).ok()?;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Bytes of a connection that went to the kernel without the algorithm's permission, by reason.
 //! They are counted separately and never as bytes under control.
+use crate::missed::KERNEL_OR_PROXY;
 use std::ops::AddAssign;
 
 /// The reason for which bytes of a controlled connection were not limited. Bytes that the library
@@ -41,7 +42,11 @@ impl Bypass {
 
     /// The way to bring it under control.
     pub fn remedy(self) -> &'static str {
-        "put 'alcc proxy' in front of it"
+        match self {
+            Self::NoWakeup | Self::ZeroCopy => KERNEL_OR_PROXY,
+            // The program would replace the kernel form, too.
+            Self::Replaced => "put 'alcc proxy' in front of it",
+        }
     }
 }
 

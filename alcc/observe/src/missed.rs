@@ -44,7 +44,8 @@ pub enum Missed {
 }
 
 /// The remedy for a connection that the library cannot reach.
-const PROXY: Option<&str> = Some("put 'alcc proxy' in front of it");
+pub(crate) const KERNEL_OR_PROXY: &str =
+    "use 'alcc attach' (root), or put 'alcc proxy' in front of it";
 
 /// The numbers for a reason.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -140,7 +141,7 @@ impl Missed {
             | Self::RawCalls
             | Self::IoUring
             | Self::Mptcp
-            | Self::Seccomp => PROXY,
+            | Self::Seccomp => Some(KERNEL_OR_PROXY),
         }
     }
 

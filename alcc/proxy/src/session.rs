@@ -180,8 +180,8 @@ impl Session {
         source.readable || !direction.is_empty()
     }
 
-    /// Closes both sockets. False if queued bytes keep one of them open: a notice will come. After
-    /// this the session may only be checked for being drained, or aborted.
+    /// Closes both sockets. Returns false while queued bytes keep one of them open; an event follows
+    /// when they are sent. After it, only `is_drained` and `abort` may be called.
     pub(crate) fn close(&mut self) -> bool {
         self.ends.iter_mut().for_each(End::close);
         self.is_drained()

@@ -85,8 +85,8 @@ a { color: inherit; }
 :focus-visible { outline: 3px solid currentColor; outline-offset: -3px; }
 ";
 
-/// A wrapper for content that may be wider than a phone: it scrolls by itself, also with the
-/// keyboard.
+/// A wrapper for content that may be wider than a phone's screen: it scrolls separately from the
+/// page, also with the keyboard.
 pub(crate) fn wide(label: &str, content: &Markup) -> Markup {
     html! { div.wide role="region" aria-label=(label) tabindex="0" { (content) } }
 }

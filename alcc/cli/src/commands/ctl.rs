@@ -20,8 +20,8 @@ use std::time::{Duration, Instant};
 /// A run is an 'alcc run', an 'alcc proxy' or a program that uses the C library. 'off' and 'on'
 /// apply to all runs of this user. The other commands need exactly one run; if there are several,
 /// choose one with --run. The command takes effect within some 5 ms on connections with data in
-/// flight, on idle ones at their next write, and on new ones from the start. The program neither
-/// restarts nor notices it.
+/// flight, at the next write on idle ones and on those whose algorithm runs in the kernel, and from
+/// the start on new ones. The program neither restarts nor notices it.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]

@@ -31,7 +31,8 @@ use std::time::Duration;
 /// connections and waits for the open ones; a second signal closes those, too.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Examples:\n  alcc proxy --listen :8443 --to 127.0.0.1:443\n  alcc proxy --listen :80 --listen :443 --to [2001:db8::5]:8443 --proxy-protocol v2\n  alcc proxy --listen :8443 --to app.internal:443 --cc copa --json-out report.json\n  alcc proxy --listen :8443 --to 127.0.0.1:443 --config alcc.toml"
+    after_help = "Examples:\n  alcc proxy --listen :8443 --to 127.0.0.1:443\n  alcc proxy --listen :80 --listen :443 --to [2001:db8::5]:8443 --proxy-protocol v2\n  alcc proxy --listen :8443 --to app.internal:443 --cc copa --json-out report.json\n  alcc proxy --listen :8443 --to 127.0.0.1:443 --config alcc.toml",
+    mut_arg("outbound", |arg| arg.help("Also control the data that is sent to the server"))
 )]
 pub(crate) struct Args {
     /// Listen on :PORT, ADDRESS:PORT or [IPV6]:PORT; may be repeated
@@ -85,7 +86,7 @@ pub(crate) struct Args {
     ///
     /// They are then limited as if they were one connection. For algorithms with a window, such as
     /// budget or copa.
-    #[arg(long, value_name = "WITH")]
+    #[arg(long, value_name = "host")]
     share: Option<Share>,
     /// Maximum number of bytes that wait for the algorithm, per connection
     #[arg(long, hide_short_help = true, value_name = "BYTES", default_value = "131072", value_parser = positive::<Bytes>)]

@@ -247,7 +247,7 @@ fn settings(
     // Possible, but not what is meant: a report has few figures of what the kernel does.
     let auto = (&*chosen.feedback, &*chosen.enforce) == ("auto", "auto") && chosen.under.is_none();
     let asks_auto = [
-        (args.json.path().is_some(), "--json"),
+        (args.json.path().is_some(), "--json-out"),
         (!args.choice.plugins.is_empty(), "--plugin"),
     ];
     let asks_auto = asks_auto.iter().filter(|_| auto);

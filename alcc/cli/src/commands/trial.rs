@@ -13,8 +13,8 @@ use std::process::ExitCode;
 /// The share is chosen by a hash of client addresses. The other clients have plain TCP, which is
 /// measured but never limited. While CMD runs, standard error shows both groups with confidence
 /// intervals. If the clients under the algorithm are clearly worse off, the trial ends: they have
-/// plain TCP from then on, and CMD continues. All options of 'alcc run' except --share apply here,
-/// too.
+/// plain TCP from then on, and CMD continues. All options of 'alcc run' except --or-plain and its
+/// --share apply here, too.
 #[derive(clap::Args)]
 #[group(skip)]
 #[command(

@@ -371,7 +371,7 @@ impl Controller for Listener {
 }
 
 /// Readings every 5 ms of a kernel that sends and delivers `burst` packets per acknowledgement,
-/// and remembers 32 of those. One in a thousand is lost.
+/// and remembers the last 32 acknowledgements. One packet in a thousand is lost.
 fn readings_of(burst: u32, acks: u32) -> Heard {
     let mss = Bytes::new(1448);
     let mut sample = AckSample {
@@ -478,7 +478,8 @@ impl Controller for Allows {
 }
 
 proptest! {
-    /// The room is that of the whole rule, and what is not called does not matter.
+    /// The room equals that of the whole rule. If `unsent` is not queried, no value of it would
+    /// change the room.
     #[test]
     fn the_kernel_is_queried_only_for_what_the_room_depends_on(
         window in 0u64..30_000,

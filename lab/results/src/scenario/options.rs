@@ -454,18 +454,18 @@ options! {
         /// Probability of random loss in the reverse direction, of acknowledgements [default: 0]
         #[cfg_attr(feature = "clap", arg(hide_short_help = true))]
         loss_up "P": Option<Value>,
-        /// Reverse direction: a rate, a trace, or 'partner', NAME.up of a NAME.down [default: 12mbit]
+        /// Reverse direction: a rate, a trace, or 'partner' (the trace NAME.up that belongs to
+        /// NAME.down) [default: 12mbit]
         ///
-        /// 'partner' is also NAME.down for a trace NAME.up.
+        /// For a trace NAME.up, 'partner' is NAME.down.
         up "RATE|TRACE|partner": Option<Value>,
         /// Length of each measured window [default: 60s]
         ///
         /// The window starts with the first full-size packet at the bottleneck.
         duration "T": Option<Value>,
-        /// Repetitions of each trace and scheme [default: 1 with --sim, 3 with --emu, 5 with
-        /// --native]
+        /// Repetitions of each trace and scheme [default: 1 with --sim, 3 with --emu]
         ///
-        /// Each has the next seed. After the first one, a recorded trace begins at a random place,
+        /// With --native the default is 5. Each repetition has the next seed. After the first one, a recorded trace begins at a random place,
         /// which is the same for every scheme. In the emulator the order of the schemes alternates.
         runs "N": Option<Value>,
         /// Seed of all random numbers of the links and of synthetic traces [default: 1]

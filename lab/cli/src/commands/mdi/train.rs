@@ -51,9 +51,10 @@ pub(super) struct Args {
     /// original]
     #[arg(long, hide_short_help = true, value_name = "8 NUMBERS", value_parser = grid)]
     grid: Option<Grid>,
-    /// Count a change between two bins in both (mean) or in the nearest
+    /// Divide a change between two bins among both (mean), or count it in the nearer one (nearest)
     ///
-    /// 'mean' keeps the mean value; 'nearest' is that of the original.
+    /// 'mean' divides changes of the window, which preserves their mean. The original program uses
+    /// 'nearest'.
     #[arg(long, hide_short_help = true, value_name = "HOW", default_value = "mean", value_parser = ["mean", "nearest"])]
     counting: String,
     /// Leave out steps that are rarer than this, 0 to 1
