@@ -16,7 +16,7 @@ use alcc_observe::{Bypass, Event, Missed, Peer, Segment, State};
 use alcc_socket::Selection;
 use alcc_sys::thread_cpu;
 use alcc_sys::{Ended, Sockets, TcpSocket};
-use alcc_units::Bytes;
+use alcc_units::{Bytes, Span};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
@@ -69,6 +69,8 @@ const MAX_LINES: usize = 20;
 /// end between two scans than the kernel's queue holds (some hundred), because each takes some
 /// microseconds.
 const AGAIN: u32 = 256;
+/// Longest wait for the kernel's last notifications, when the program has ended.
+const LAST: Span = Span::from_millis(200);
 
 /// A listening process.
 struct Owner {
@@ -119,8 +121,10 @@ impl Search {
                 .min(MAX_INTERVAL);
                 std::thread::park_timeout(pause);
             }
-            let ended = scan.take_ended();
-            scan.count_ended(&ended);
+            if let Some(ended) = &mut scan.ended {
+                let last = ended.take_last(alcc_sys::now() + LAST);
+                scan.count_ended(&last);
+            }
             scan.found()
         });
         Self {
@@ -196,6 +200,7 @@ impl Scan {
         // between is in one of the two.
         let mut controlled = self.controlled();
         let Some(Ok(open)) = self.sockets.as_mut().map(Sockets::dump) else {
+            self.count_ended(&ended);
             return false;
         };
         controlled.append(&mut self.controlled());
