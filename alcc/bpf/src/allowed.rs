@@ -17,9 +17,26 @@ const LIST: &str = "/proc/sys/net/ipv4/tcp_allowed_congestion_control";
 /// The process may not write the kernel's list, or not in this network namespace.
 pub fn allow_users(may: bool) -> Result<(), BpfError> {
     let _alone = pins::lock(crate::control::LOCK, FlockArg::LockExclusive)?;
-    let residents = RESIDENT.iter().map(|r| &r.control);
-    let loaded: Vec<_> = residents.filter(|c| is_loaded(c)).collect();
-    set(&loaded, may)
+    allow_residents(may)
+}
+
+/// The same, for a caller that has the lock.
+pub(crate) fn allow_residents(may: bool) -> Result<(), BpfError> {
+    set(&residents(), may)
+}
+
+/// True if [`RESIDENT`] controls are loaded, and no user may select any of them. Other network namespaces than the
+/// machine's have no list.
+pub(crate) fn are_for_root() -> bool {
+    let loaded = residents();
+    std::fs::exists(LIST).is_ok_and(|there| there)
+        && !loaded.is_empty()
+        && !loaded.iter().any(|control| is_for_users(control))
+}
+
+fn residents() -> Vec<&'static Control> {
+    let all = RESIDENT.iter().map(|r| &r.control);
+    all.filter(|c| is_loaded(c)).collect()
 }
 
 /// True if every user may select this control.

@@ -40,6 +40,7 @@ pub fn load(group: Option<u32>) -> Result<Vec<Loaded>, BpfError> {
             path: pins::Older::PATH.into(),
         });
     }
+    let for_root = allowed::are_for_root();
     let done = controls().map(|control| {
         let new = !is_loaded(control);
         if new {
@@ -48,6 +49,10 @@ pub fn load(group: Option<u32>) -> Result<Vec<Loaded>, BpfError> {
         Ok(Loaded { control, new })
     });
     let done = done.collect::<Result<Vec<_>, BpfError>>()?;
+    if for_root && done.iter().any(|l| l.new) {
+        // A registration is for all users, but the administrator has decided otherwise.
+        allowed::allow_residents(false)?;
+    }
     if let Some(group) = group {
         permit(&WINDOW, Some(group))?;
         // Containers have no other way than the door.
