@@ -322,6 +322,32 @@ fn connections_go_on_while_the_librarys_thread_is_stopped() {
     }
 }
 
+#[test]
+fn connections_go_on_while_the_librarys_thread_gets_no_processor() {
+    if peer().is_none() {
+        return;
+    }
+    for mode in MODES {
+        let start = || {
+            let bytes = 1_000_000;
+            let server = Server::start(mode, 1, bytes);
+            let mut stream = server.connect();
+            stream.read_exact(&mut [0; 100_000]).unwrap();
+            let (there, busy) = server.starve_library(mode != "serve");
+            assert!(there || mode == "serve", "{mode}: no thread");
+            let (read, longest) = silence(stream);
+            assert_eq!(read, bytes - 100_000, "{mode}");
+            drop(busy);
+            let (status, report) = server.end();
+            assert_eq!(status, Some(0), "{mode}");
+            assert_eq!(report["failures"].as_u64(), Some(0), "{mode}");
+            println!("{mode}: longest silence: {longest:?}");
+            longest
+        };
+        first_right(3, start, |longest| *longest < MAX_SILENCE);
+    }
+}
+
 /// It has a lock then that a write needs. Not covered: the call in which it opens an epoll gate (SECURITY.md).
 #[test]
 fn connections_go_on_while_the_librarys_thread_is_stopped_in_its_work() {
