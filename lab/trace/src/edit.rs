@@ -23,31 +23,33 @@ impl Trace {
         Self::new(all)
     }
 
-    /// The opportunities from `from` to `from + length`, both included and rounded down to
-    /// milliseconds. They become a trace that begins at 0. The source is repeated as needed. The
-    /// period is the last opportunity's time, so it is shorter than `length` by the time without an
-    /// opportunity at the end.
+    /// The opportunities after `from` up to and including `from + length`, both rounded down to
+    /// milliseconds, so that neighbouring cuts share none. They become a trace that begins at 0 and
+    /// repeats after `length`. The source is repeated as needed.
+    ///
+    /// A trace ends with its last opportunity, so silence at the end of the cut would shorten it.
+    /// There the last opportunity moves to the end, which keeps length and capacity.
     ///
     /// # Errors
-    /// There is no opportunity after `from` in that time, or there are more than
-    /// [`MAX_OPPORTUNITIES`].
+    /// There is no opportunity in that time, or there are more than [`MAX_OPPORTUNITIES`].
     pub fn cut(&self, from: Span, length: Span) -> Result<Self, TraceError> {
         let ms = |span: Span| span.as_nanos() / 1_000_000;
         let (start, end) = (ms(from), ms(from).saturating_add(ms(length)));
         let mut cursor = self.cursor();
-        let first = cursor.count_before(Time::from_millis(start));
-        let count = cursor.count_before(Time::from_millis(end.saturating_add(1))) - first;
+        let until = |ms: u64| cursor.count_before(Time::from_millis(ms.saturating_add(1)));
+        let (first, count) = (until(start), until(end) - until(start));
         if count > MAX_OPPORTUNITIES as u64 || ms(length) > u64::from(u32::MAX) {
             return Err(TraceError::TooManyMade);
         }
         cursor.seek(first);
-        let times: Vec<u32> = cursor
+        let mut times: Vec<u32> = cursor
             .take(count as usize)
             .map(|at| (ms(at.since(Time::ZERO)) - start) as u32)
             .collect();
-        if times.last().is_none_or(|&last| last == 0) {
+        let Some(last) = times.last_mut() else {
             return Err(TraceError::NothingLeft { from, length });
-        }
+        };
+        *last = ms(length) as u32;
         Self::new(times)
     }
 
@@ -121,12 +123,20 @@ mod tests {
     }
 
     #[test]
-    fn cutting_shifts_and_repeats() {
+    fn a_cut_keeps_length_and_rate() {
         let t = trace(&[0, 3, 3, 10]);
         let cut = |from, length| t.cut(Span::from_millis(from), Span::from_millis(length));
-        assert_eq!(cut(3, 7).unwrap().opportunities(), [0, 0, 7, 7]);
+        // 2 packets in 7 ms, as between 3 and 10.
+        assert_eq!(cut(3, 7).unwrap().opportunities(), [7, 7]);
+        assert_eq!(cut(0, 10).unwrap().opportunities(), [3, 3, 10, 10]);
+        // 10, 10, 13, 13 and the silence behind 20, 20.
         assert_eq!(cut(4, 9).unwrap().opportunities(), [6, 6, 9, 9]);
-        assert!(matches!(cut(4, 5), Err(TraceError::NothingLeft { .. })));
+        assert_eq!(cut(4, 18).unwrap().opportunities(), [6, 6, 9, 9, 16, 18]);
+        assert_eq!(cut(0, 5).unwrap().opportunities(), [3, 5]);
+        for (from, length) in [(4, 5), (10, 2), (0, 0)] {
+            let none = cut(from, length);
+            assert!(matches!(none, Err(TraceError::NothingLeft { .. })));
+        }
         assert!(matches!(
             t.cut(Span::ZERO, Span::MAX),
             Err(TraceError::TooManyMade)

@@ -80,19 +80,23 @@ proptest! {
     }
 
     #[test]
-    fn neighbouring_cuts_share_only_the_seam(trace in any_trace(), split in 1u64..5_000) {
-        // both ends of a cut belong to it, so [0, split] and [split + 1, period] are a partition
-        let at = split.min(trace.period().as_nanos() / 1_000_000 - 1);
+    fn neighbouring_cuts_of_a_period_have_its_opportunities(
+        trace in any_trace(),
+        from in 0u64..5_000,
+        split in 1u64..5_000,
+    ) {
         let ms = Span::from_millis;
-        let end = trace.period().as_nanos() / 1_000_000;
-        let before = trace.opportunities().iter().filter(|&&t| u64::from(t) <= at).count();
-        if let Ok(cut) = trace.cut(Span::ZERO, ms(at)) {
-            prop_assert_eq!(cut.len(), before);
+        let period = trace.period().as_nanos() / 1_000_000;
+        let whole = trace.cut(ms(from), trace.period()).expect("a period has opportunities");
+        prop_assert_eq!((whole.len(), whole.period()), (trace.len(), trace.period()));
+        let at = split.min(period);
+        let pieces = [(from, at), (from + at, period - at)];
+        let cuts = pieces.map(|(from, length)| (trace.cut(ms(from), ms(length)).ok(), ms(length)));
+        for (cut, length) in &cuts {
+            prop_assert!(cut.as_ref().is_none_or(|cut| cut.period() == *length));
         }
-        if let Ok(cut) = trace.cut(ms(at + 1), ms(end - at - 1)) {
-            let seam = trace.opportunities().iter().filter(|&&t| t == 0).count();
-            prop_assert_eq!(cut.len(), trace.len() - before + seam);
-        }
+        let total: usize = cuts.iter().flat_map(|(cut, _)| cut).map(Trace::len).sum();
+        prop_assert_eq!(total, trace.len());
     }
 
     #[test]
