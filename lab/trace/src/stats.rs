@@ -105,7 +105,8 @@ impl Stats {
     }
 }
 
-/// Every gap and every burst of a trace, in order.
+/// Every gap and every burst of a trace, in order. The last gap is that to the next period's first
+/// opportunity.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Bursts {
     /// The values of [`Stats::gaps`].
@@ -134,6 +135,10 @@ impl Trace {
             burst += 1;
         }
         sizes.push(burst);
+        // The trace repeats.
+        let first = self.opportunities()[0];
+        gaps.extend((first > 0).then_some(first));
+        between.extend((first > 1).then_some(first));
         Bursts {
             gaps,
             sizes,
@@ -144,13 +149,10 @@ impl Trace {
     /// Measures the trace.
     pub fn stats(&self) -> Stats {
         let Bursts {
-            mut gaps,
+            gaps,
             sizes,
-            mut between,
+            between,
         } = self.bursts();
-        let first = self.opportunities()[0];
-        gaps.extend((first > 0).then_some(first));
-        between.extend((first > 1).then_some(first));
         let outage = |gap: &&u32| Span::from_millis(u64::from(**gap)) > OUTAGE;
         let inside = |ms| {
             let window = Span::from_millis(ms);

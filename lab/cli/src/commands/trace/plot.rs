@@ -281,6 +281,16 @@ mod tests {
     }
 
     #[test]
+    fn silence_at_the_beginning_is_a_gap() {
+        let late = LinkTrace {
+            trace: alcc_trace::Trace::new(vec![120_000, 120_001]).unwrap(),
+            ..load_link_trace("rapid", 1).unwrap()
+        };
+        let said = sentence(&[late]);
+        assert!(said.ends_with("longest gap 120000 ms"), "{said}");
+    }
+
+    #[test]
     fn the_pages_load_nothing_and_survive_odd_names() {
         let mut odd = load_link_trace("rapid", 1).unwrap();
         odd.name = "</script><b>".to_owned();
