@@ -5,7 +5,7 @@ mod support {
     pub(crate) mod lacks;
 }
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -93,7 +93,6 @@ fn an_experiment_has_a_verdict_and_a_page() {
     assert_eq!(judged["id"], "static");
     assert_eq!(judged["verdict"], "reproduced", "{judged}");
     assert_eq!(judged["mode"], "sim");
-    assert_eq!(json["flows"].as_array().unwrap().len(), 4);
     let page = std::fs::read_to_string(folder.path().join("reproduced/static.html")).unwrap();
     assert!(
         page.contains("<svg") && page.contains("Why &lt;so&gt;?"),
@@ -118,6 +117,17 @@ fn an_experiment_has_a_verdict_and_a_page() {
         lines[0]
     );
     assert_eq!(lines.len(), 5);
+    let flows = json["flows"].as_array().unwrap();
+    assert_eq!(flows.len(), 4);
+    for row in flows {
+        let keys: Vec<&str> = row.as_object().unwrap().keys().map(|k| &k[..]).collect();
+        assert_eq!(keys.join(","), format!("experiment,{}", lines[0]));
+    }
+    let varied = ["experiment", "case", "axis_scheme", "repetition"].map(|k| &flows[3][k]);
+    assert_eq!(
+        varied,
+        [&json!("static"), &json!(1), &json!("Cubic"), &json!(2)]
+    );
     assert!(
         lines[4].starts_with("1,Cubic,2,cubic,cubic"),
         "{}",
@@ -461,6 +471,27 @@ fn the_table_of_a_sweep_has_numbers_and_ranges() {
     assert!(!said.contains('('), "{said}");
 }
 
+/// A published algorithm in this project's own form is not called by the bare name.
+#[test]
+fn a_sweep_names_tuned_forms() {
+    let folder = Folder::with(EXPERIMENT);
+    let words = ["sweep", "--link", "12mbit", "--duration", "2s", "--vary"];
+    let vary = ["flow=copa;copa:profile=paper;cubic", "--runs", "1"];
+    let output = folder.alcc(&[&words[..], &vary].concat());
+    let table = String::from_utf8(output.stdout).unwrap();
+    let page = std::fs::read_to_string(folder.path().join("swept/sweep.html")).unwrap();
+    assert_eq!(table.matches(" (tuned) ").count(), 1, "{table}");
+    assert!(table.contains("\ncopa (tuned) "), "{table}");
+    // A legend and a cell.
+    assert!(page.matches("copa (tuned)<").count() >= 2, "{page}");
+    assert!(
+        !page.contains("paper (tuned)") && !page.contains(">copa<"),
+        "{page}"
+    );
+    let csv = std::fs::read_to_string(folder.path().join("swept/sweep.csv")).unwrap();
+    assert!(csv.contains("\n0,copa,1,copa,"), "{csv}");
+}
+
 #[test]
 fn a_sweep_has_every_combination_and_goes_on_where_it_was() {
     let folder = Folder::with(EXPERIMENT);
@@ -480,6 +511,9 @@ fn a_sweep_has_every_combination_and_goes_on_where_it_was() {
     assert_eq!(runs.len(), 6);
     assert_eq!(runs[3]["cell"][0], "15");
     assert_eq!(runs[3]["cell"][1], "40ms");
+    let flows = json["flows"].as_array().unwrap();
+    let varied = ["case", "window", "rtt", "repetition"].map(|k| &flows[3][k]);
+    assert_eq!(varied, [&json!(3), &json!("15"), &json!("40ms"), &json!(1)]);
     // 15 packets of 1500 bytes in 40 ms are 4.5 Mbit/s; serialisation, delayed acknowledgements and
     // the first round trip take some of it.
     let mbps = runs[3]["flows"][0]["throughput_mbps"].as_f64().unwrap();
@@ -513,6 +547,9 @@ fn a_sweep_has_every_combination_and_goes_on_where_it_was() {
     let command = about["command"].as_str().unwrap();
     assert!(command.starts_with("alcc-lab sweep "), "{about}");
     assert!(csv.starts_with("case,window,rtt,repetition,"), "{csv}");
+    let keys = flows[0].as_object().unwrap().keys();
+    let keys: Vec<&str> = keys.map(String::as_str).collect();
+    assert_eq!(csv.lines().next(), Some(&keys.join(",")[..]));
 
     let (said, status) = folder.refused(&["sweep", "--vary", "rrt=20ms"]);
     assert!(said.contains("no key 'rrt' (did you mean rtt?)"), "{said}");

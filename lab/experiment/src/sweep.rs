@@ -2,6 +2,7 @@
 //! Sweeps: experiments from options, without expectations. Cells, starts, storage, figures and
 //! tables are the same as for other experiments.
 use crate::definition::{Axis, Choice, Definition, Report, Subject};
+use crate::run::Run;
 use alcc_results::scenario::{ScenarioOptions, Value, parts};
 use std::collections::BTreeMap;
 
@@ -60,6 +61,30 @@ pub fn definition(
             _ => why,
         })?;
     Ok(definition)
+}
+
+/// Names the choices for tables and legends: those that are flows of this project's own form of an
+/// algorithm get ` (tuned)`, see [`alcc_results::Row::label`]. Files of rows keep the values.
+pub fn label(definition: &mut Definition, runs: &mut [Run]) {
+    for (i, axis) in definition.sweep.iter_mut().enumerate() {
+        for choice in &mut axis.choices {
+            let mut own: Vec<&mut Run> = runs
+                .iter_mut()
+                .filter(|run| run.cell.get(i) == Some(&choice.name))
+                .collect();
+            let name = Some(choice.name.as_str());
+            let is_tuned = own.iter().flat_map(|run| &run.flows).any(|row| {
+                let names = [row.flow.as_deref(), Some(&row.scheme), Some(&row.algorithm)];
+                names.contains(&name) && row.label() != row.scheme
+            });
+            if is_tuned {
+                choice.name += " (tuned)";
+                for run in &mut own {
+                    run.cell[i].clone_from(&choice.name);
+                }
+            }
+        }
+    }
 }
 
 /// The axes that the scenario's own lists are, such as `20ms,80ms`. A placeholder takes the place of

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The data of an experiment as one table, written as CSV and as Parquet.
+//! The data of an experiment as one table, written as CSV, as JSON and as Parquet.
 use crate::definition::{Axis, Definition};
 use crate::run::Run;
 use alcc_results::row::{Kind, Value, csv_cell};
@@ -46,6 +46,15 @@ impl Cell {
             Self::Integer(n) => n.to_string(),
             Self::Float(n) => n.to_string(),
             Self::Text(text) => csv_cell(text),
+        }
+    }
+
+    fn json(&self) -> serde_json::Value {
+        match self {
+            Self::Empty => serde_json::Value::Null,
+            Self::Integer(n) => (*n).into(),
+            Self::Float(n) => (*n).into(),
+            Self::Text(text) => text.as_str().into(),
         }
     }
 }
@@ -105,11 +114,24 @@ impl Table {
         Self(columns)
     }
 
+    fn number_of_rows(&self) -> usize {
+        self.0.first().map_or(0, |column| column.cells.len())
+    }
+
+    /// The rows as JSON objects, which all have every column; a cell without a value is null.
+    pub fn json(&self) -> impl Iterator<Item = serde_json::Map<String, serde_json::Value>> {
+        let cells = move |i: usize| {
+            let named = |column: &Column| (column.name.clone(), column.cells[i].json());
+            self.0.iter().map(named).collect()
+        };
+        (0..self.number_of_rows()).map(cells)
+    }
+
     /// The table as CSV with a header.
     pub fn csv(&self) -> String {
         let names: Vec<String> = self.0.iter().map(|column| csv_cell(&column.name)).collect();
         let mut text = names.join(",") + "\n";
-        for i in 0..self.0.first().map_or(0, |column| column.cells.len()) {
+        for i in 0..self.number_of_rows() {
             let cells = self.0.iter().map(|column| column.cells[i].csv());
             text += &(cells.collect::<Vec<_>>().join(",") + "\n");
         }
@@ -201,7 +223,7 @@ impl Column {
 /// The column of an axis: each name has one meaning.
 fn column_of(key: &str) -> String {
     let is_taken = |name: &str| {
-        let own = ["case", "repetition"];
+        let own = ["experiment", "case", "repetition"];
         own.contains(&name) || Row::KINDS.iter().any(|(field, _)| *field == name)
     };
     let mut name = key.to_owned();
@@ -398,6 +420,13 @@ values = ["1mbit", "2mbit"]
             .iter()
             .map(|column| column.name().to_owned());
         assert_eq!(names.collect::<Vec<_>>(), header);
+        let objects: Vec<_> = table.json().collect();
+        assert_eq!(objects.len(), runs.len());
+        for object in &objects {
+            assert_eq!(object.keys().collect::<Vec<_>>(), header);
+        }
+        assert_eq!(objects[3]["axis_loss"], 0.02);
+        assert_eq!(objects[3]["axis_up"], "2mbit");
         // An axis is a column, and a field with another meaning keeps its name.
         assert_eq!(header[..3], ["case", "axis_up", "repetition"]);
         let json = serde_json::to_value(&runs[3].flows[0]).unwrap();

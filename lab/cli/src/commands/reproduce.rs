@@ -19,6 +19,7 @@ use alcc_experiment::definition::Subject;
 use alcc_experiment::judge::{Mode, Verdict};
 use alcc_experiment::page::Took;
 use alcc_experiment::run::{RunError, Runner, Side};
+use alcc_experiment::table::Table;
 use alcc_experiment::{Judgement, Plan, Run, StoredRuns};
 use alcc_files::ScenarioFolder;
 use alcc_live::Tools;
@@ -210,8 +211,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     write_pages(&all, &judged, &args.out, &provenance, &of_plan)?;
     store(args, &all, &judged, &files)?;
     if args.json {
-        let runs = all.iter().filter_map(|one| one.runs.as_ref().ok());
-        let flows: Vec<_> = runs.flatten().flat_map(|run| &run.flows).collect();
+        let flows: Vec<_> = all.iter().flat_map(rows).collect();
         let about: Vec<About> = all.iter().map(of_plan).collect();
         let json = serde_json::json!({
             "about": about, "experiments": judged, "flows": flows, "summary": {}
@@ -224,6 +224,15 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         any_ran(&all, &judged)?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The rows of an experiment's table, with its name.
+fn rows(one: &Asked) -> Vec<serde_json::Map<String, serde_json::Value>> {
+    let runs = one.runs.as_deref().unwrap_or_default();
+    let name = || ("experiment".to_owned(), one.id.clone().into());
+    let table = Table::new(&one.definition, runs);
+    let named = |row| std::iter::once(name()).chain(row).collect();
+    table.json().map(named).collect()
 }
 
 /// Fails if experiments were named and none of them could be run.

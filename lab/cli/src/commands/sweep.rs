@@ -8,6 +8,7 @@ use crate::progress::{Bar, stop_flag};
 use alcc_experiment::definition::{Aggregate, DEFAULT_RUNS, Report};
 use alcc_experiment::judge::{number, value};
 use alcc_experiment::run::{RunError, Runner, Side};
+use alcc_experiment::table::Table;
 use alcc_experiment::{Definition, Plan, Run, page, sweep};
 use alcc_live::board::aligned;
 use alcc_results::scenario::ScenarioOptions;
@@ -103,7 +104,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     };
     let options = file.overridden_by(args.options.clone());
     let definition = sweep::definition(options, &args.vary, args.runs, args.report());
-    let definition = definition.map_err(Failure::usage)?;
+    let mut definition = definition.map_err(Failure::usage)?;
     let plan = Plan::new(&definition).map_err(Failure::usage)?;
     let registry = args.plugins.registry(crate::algorithms())?;
     if let Some(idle) = plan.idle(&registry, &files).into_iter().next() {
@@ -134,16 +135,12 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         bar.show(part, NAME);
     })?;
     drop(bar);
-    let runs = runs.map_err(|unable| match unable {
+    let mut runs = runs.map_err(|unable| match unable {
         RunError::MissingTrace(name) => Failure::usage(format!(
             "open the trace {name}: no such file beside the scenario or here, and no synthetic one: see 'alcc-lab list'"
         )),
         unable => Failure::usage(unable.to_string()),
     })?;
-    let folder = args.scenario.as_deref().and_then(Path::parent);
-    let provenance = origin(folder)?;
-    let html = page::sweep(&definition, &runs, NAME, &provenance).map_err(Failure::failed)?;
-    write(&args.out, &format!("{NAME}.html"), &html)?;
     let given = args.scenario.iter().cloned().chain(args.plugins.files());
     let side = About {
         mode: SIMULATED.to_owned(),
@@ -151,8 +148,16 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     };
     let about = about(&plan.runs, side, &files, given);
     write_table(&args.out, NAME, &definition, &runs, &about)?;
-    if args.json {
-        let json = serde_json::json!({ "about": about, "sweep": runs, "summary": {} });
+    let json = args.json.then(|| {
+        let flows: Vec<_> = Table::new(&definition, &runs).json().collect();
+        serde_json::json!({ "about": about, "flows": flows, "sweep": runs, "summary": {} })
+    });
+    sweep::label(&mut definition, &mut runs);
+    let folder = args.scenario.as_deref().and_then(Path::parent);
+    let provenance = origin(folder)?;
+    let html = page::sweep(&definition, &runs, NAME, &provenance).map_err(Failure::failed)?;
+    write(&args.out, &format!("{NAME}.html"), &html)?;
+    if let Some(json) = json {
         print(format_args!("{json}\n"))?;
     } else {
         let page = args.out.join(format!("{NAME}.html"));
