@@ -263,8 +263,10 @@ class Frames(unittest.TestCase):
         figure = self.result.plot()
         self.assertEqual(len(figure.axes), 2)
         self.assertEqual(len(figure.axes[0].lines), 3)
-        points = alcc.simulate(flow=["cubic", "verus"], duration="5s").plot()
-        self.assertEqual(len(points.axes[0].lines), 2)
+        flows = ["cubic", "verus", "copa:profile=tuned", "verus/name=mine"]
+        points = alcc.simulate(flow=flows, duration="5s").plot()
+        names = ["cubic", "verus (tuned)", "copa:profile=tuned", "mine"]
+        self.assertEqual([line.get_label() for line in points.axes[0].lines], names)
         figure.savefig(os.devnull, format="png")
         # Before anything was delivered.
         alcc.Simulation(flow="cubic", duration="5s").result().plot()

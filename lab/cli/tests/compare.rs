@@ -169,7 +169,7 @@ fn forms_above_tcp_stand_beside_the_native_one() {
     assert!(difference.abs() < 30.0, "{pair}");
     let page = fs::read_to_string(folder.path().join("native.md")).unwrap();
     assert!(
-        page.contains("| synth:lte | copa-udp | alcc-copa |"),
+        page.contains("| synth:lte | copa-udp (tuned) | alcc-copa (tuned) |"),
         "{page}"
     );
 }

@@ -5,7 +5,8 @@ use alcc_results::{Group, Results, Spread};
 use std::fmt::Write as _;
 
 /// The table for a terminal.
-pub fn table(pairs: &[Pair]) -> String {
+pub fn table(results: &Results) -> String {
+    let pairs = &results.summary.pairs;
     let heading = [
         "link",
         "native",
@@ -25,8 +26,8 @@ pub fn table(pairs: &[Pair]) -> String {
         let [native_ms, own_ms] = pair.queue_delay_ms.map(|v| format!("{v:.1}"));
         lines.push(vec![
             pair.link.clone(),
-            pair.native.clone(),
-            pair.scheme.clone(),
+            results.label(&pair.native),
+            results.label(&pair.scheme),
             pair.runs.to_string(),
             native,
             own,
@@ -128,7 +129,7 @@ pub fn markdown(results: &Results) -> String {
     text.push_str("\n### Every form\n\n");
     rows(&mut text, results);
     text.push_str("\n### Native and over TCP\n\n");
-    beside(&mut text, &results.summary.pairs);
+    beside(&mut text, results);
     if !results.summary.twins.is_empty() {
         text.push_str("\n### Emulated and simulated\n\n");
         twins(&mut text, results);
@@ -186,7 +187,7 @@ fn rows(text: &mut String, results: &Results) {
             text,
             "| {} | {}{side}{failed} | {how} | {} |",
             group.link,
-            group.scheme,
+            results.label(&group.scheme),
             cells.join(" | ")
         );
     }
@@ -204,7 +205,8 @@ fn cell(group: &Group, field: &str, factor: f64, digits: usize) -> String {
     }
 }
 
-fn beside(text: &mut String, pairs: &[Pair]) {
+fn beside(text: &mut String, results: &Results) {
+    let pairs = &results.summary.pairs;
     let mut asked = asked();
     asked[..1].make_ascii_uppercase();
     let _ = writeln!(
@@ -222,8 +224,8 @@ fn beside(text: &mut String, pairs: &[Pair]) {
             text,
             "| {} | {} | {} | {native:.2}, {own:.2} | {} | {native_ms:.1}, {own_ms:.1} | {} | {}, {} | {}, {} | {} |",
             pair.link,
-            pair.native,
-            pair.scheme,
+            results.label(&pair.native),
+            results.label(&pair.scheme),
             difference(pair.throughput_difference, pair.runs, 1),
             difference(pair.queue_delay_difference_ms, pair.runs, 1),
             range(pair.throughput_90[0], 1),
@@ -248,7 +250,7 @@ fn twins(text: &mut String, results: &Results) {
             text,
             "| {} | {} | {real:.1}, {model:.1} | {real_ms:.1}, {model_ms:.1} | {} |",
             twin.link,
-            twin.scheme,
+            results.label(&twin.scheme),
             if twin.agrees { "yes" } else { "no" }
         );
     }
@@ -280,12 +282,6 @@ mod tests {
             ..Pair::default()
         };
         pair.within.delay = true;
-        let text = table(std::slice::from_ref(&pair));
-        assert!(
-            text.contains("no: throughput, interval, distribution"),
-            "{text}"
-        );
-        assert!(text.contains("0 of 1 within"), "{text}");
         let results = Results {
             summary: alcc_results::Summary {
                 pairs: vec![pair],
@@ -293,6 +289,12 @@ mod tests {
             },
             ..Results::default()
         };
+        let text = table(&results);
+        assert!(
+            text.contains("no: throughput, interval, distribution"),
+            "{text}"
+        );
+        assert!(text.contains("0 of 1 within"), "{text}");
         let page = markdown(&results);
         assert!(
             page.contains("| trace | verus-udp | alcc-verus | 10.00, 10.50 |"),

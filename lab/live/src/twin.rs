@@ -8,8 +8,8 @@ use crate::live::{Experiment, Measured};
 use crate::scheme::Scheme;
 use crate::simulated::{self, Simulation};
 use alcc_cc::Registry;
-use alcc_results::twins::{Bounds, Twin};
-use alcc_results::{EMULATED, Row, SIMULATED, signed};
+use alcc_results::twins::Bounds;
+use alcc_results::{EMULATED, Results, Row, SIMULATED, signed};
 use alcc_units::Span;
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -106,7 +106,8 @@ pub(crate) fn add(
 const JAIN: std::ops::Range<usize> = 13..15;
 
 /// The comparison for a terminal.
-pub fn table(twins: &[Twin]) -> String {
+pub fn table(results: &Results) -> String {
+    let twins = &results.summary.twins;
     let heading = [
         "link",
         "scheme",
@@ -145,7 +146,7 @@ pub fn table(twins: &[Twin]) -> String {
         };
         lines.push(shown(vec![
             twin.link.clone(),
-            twin.scheme.clone(),
+            results.label(&twin.scheme),
             twin.runs.to_string(),
             real,
             model,
@@ -198,17 +199,74 @@ pub fn table(twins: &[Twin]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scheme::Side;
+    use crate::{Link, PathDefaults, Tools};
+    use alcc_results::{Summary, Twin};
+    use std::collections::BTreeSet;
+    use std::path::Path;
+
+    /// The seeds of the simulated rows beside an emulated one.
+    fn seeds(loss: f64) -> Vec<u64> {
+        let defaults = PathDefaults {
+            loss: [loss, 0.0],
+            ..PathDefaults::default()
+        };
+        let link = &Link::open_in(Path::new("12mbit"), &defaults).unwrap();
+        let registry = alcc_zoo::registry();
+        let schemes = &Scheme::list("cubic", &registry, &[Side::Emulated]).unwrap()[..];
+        let tools = &Tools::new("alcc".into());
+        let experiment = Experiment {
+            link,
+            shared: None,
+            crowd: None,
+            schemes,
+            duration: Span::from_secs(2),
+            run: 1,
+            tools,
+            log: None,
+        };
+        let mut row = link.row(experiment.duration, 1);
+        schemes[0].describe(&mut row);
+        row.started_s = Some(0.1);
+        let mut measured = Measured {
+            rows: vec![row],
+            ..Measured::default()
+        };
+        let stop = AtomicBool::new(false);
+        add(&mut measured, &experiment, schemes, &registry, &stop).unwrap();
+        let (real, simulated) = measured.rows.split_first().unwrap();
+        assert_eq!(real.side.as_deref(), Some(EMULATED));
+        assert!((simulated.iter()).all(|row| row.side.as_deref() == Some(SIMULATED)));
+        simulated.iter().map(|row| row.seed).collect()
+    }
+
+    #[test]
+    fn a_twin_draws_from_several_seeds_where_anything_is_random() {
+        assert_eq!(seeds(0.0).len(), 1);
+        let drawn = seeds(0.01);
+        let distinct: BTreeSet<u64> = drawn.iter().copied().collect();
+        assert_eq!((drawn.len(), distinct.len()), (8, 8), "{drawn:?}");
+    }
 
     #[test]
     fn the_table_shows_differences_and_who_is_outside() {
-        let mut twin = Twin {
-            delay_mean_difference: 5.0,
-            agrees: true,
-            ..Twin::default()
+        let table = |agrees: bool| {
+            let twin = Twin {
+                delay_mean_difference: 5.0,
+                agrees,
+                ..Twin::default()
+            };
+            let summary = Summary {
+                twins: vec![twin],
+                ..Summary::default()
+            };
+            table(&Results {
+                summary,
+                ..Results::default()
+            })
         };
-        let text = table(&[twin.clone()]);
+        let text = table(true);
         assert!(text.contains("+5.0") && !text.contains("outside"), "{text}");
-        twin.agrees = false;
-        assert!(table(&[twin]).contains("outside"));
+        assert!(table(false).contains("outside"));
     }
 }

@@ -205,6 +205,12 @@ impl<'a> Figures<'a> {
         ])
     }
 
+    /// Those of the rows' schemes, as far as they are known.
+    fn of_rows<'r>(&self, rows: Vec<&'r Row>) -> Vec<(&'r Row, [f64; 2])> {
+        let of = |row: &'r Row| Some((row, self.throughput_and_delay(&row.scheme)?));
+        rows.into_iter().filter_map(of).collect()
+    }
+
     /// Number of runs and links behind the figures of these schemes, in words.
     fn sample_size(&self, schemes: &[&str]) -> String {
         let mine = |g: &&&Group| g.runs > 0 && schemes.contains(&g.scheme.as_str());
@@ -243,14 +249,8 @@ fn sentence(rows: &[Row], figures: &Figures<'_>) -> String {
     }
     let (baselines, controlled): (Vec<&Row>, Vec<&Row>) =
         schemes.into_iter().partition(|r| is_baseline(r));
-    let with_figures = |rows: Vec<&'_ Row>| -> Vec<(String, [f64; 2])> {
-        let found = rows
-            .into_iter()
-            .filter_map(|r| Some((r.scheme.clone(), figures.throughput_and_delay(&r.scheme)?)));
-        found.collect()
-    };
-    let (baselines, controlled) = (with_figures(baselines), with_figures(controlled));
-    let named = |name: &str| baselines.iter().find(|(scheme, _)| scheme == name);
+    let (baselines, controlled) = (figures.of_rows(baselines), figures.of_rows(controlled));
+    let named = |name: &str| baselines.iter().find(|(row, _)| row.scheme == name);
     let Some(base) = named("cubic").or_else(|| baselines.first()) else {
         return String::new();
     };
@@ -259,18 +259,19 @@ fn sentence(rows: &[Row], figures: &Figures<'_>) -> String {
         .filter(|(_, s)| s[0] >= 0.9 * base.1[0])
         .min_by(|a, b| a.1[1].total_cmp(&b.1[1]))
         .or_else(|| controlled.iter().max_by(|a, b| a.1[0].total_cmp(&b.1[0])));
-    let Some((name, best)) = best else {
+    let Some((chosen, best)) = best else {
         return String::new();
     };
-    let beside = |other: &(String, [f64; 2])| {
-        let (scheme, [mbps, ms]) = other;
+    let beside = |other: &(&Row, [f64; 2])| {
+        let (row, [mbps, ms]) = other;
         let share = 100.0 * best[0] / mbps;
         let part = match ms / best[1] {
             t if t >= 1.5 => format!("{} of its mean delay", unit_fraction(t.round() as u64)),
             t => format!("{:.0} % of its mean delay", 100.0 / t),
         };
         format!(
-            "{share:.0} % of {scheme}'s throughput at {part} ({} instead of {})",
+            "{share:.0} % of {}'s throughput at {part} ({} instead of {})",
+            row.label(),
             milliseconds(best[1]),
             milliseconds(*ms)
         )
@@ -279,13 +280,14 @@ fn sentence(rows: &[Row], figures: &Figures<'_>) -> String {
     let all: Vec<&str> = [Some(base), also]
         .into_iter()
         .flatten()
-        .map(|(scheme, _)| scheme.as_str())
-        .chain([name.as_str()])
+        .map(|(row, _)| row.scheme.as_str())
+        .chain([chosen.scheme.as_str()])
         .collect();
     let also = also.map_or_else(String::new, |bbr| format!(", and {}", beside(bbr)));
     format!(
-        "{}, {name} has {}{also}.",
+        "{}, {} has {}{also}.",
         figures.sample_size(&all),
+        chosen.label(),
         beside(base)
     )
 }

@@ -165,7 +165,7 @@ pub fn mismatches(rows: &[Row]) -> Vec<String> {
         if let Some(simulated) = simulated.filter(|m| m.triple() != emulated.triple()) {
             let line = format!(
                 "{}: no twins: emulated {}, simulated {}",
-                emulated.scheme,
+                emulated.label(),
                 emulated.triple(),
                 simulated.triple()
             );

@@ -4,7 +4,11 @@ from alcc._frames import needed
 
 
 def label(row):
-    return row.get("name") or row.get("flow") or row["scheme"]
+    """The flow in legends; a published algorithm in this project's own form says so, as in the program's tables."""
+    flow = row.get("flow") or row["scheme"]
+    if row.get("profile") == "tuned" and "profile=" not in flow:
+        flow += " (tuned)"
+    return row.get("name") or flow
 
 
 def plot(result):

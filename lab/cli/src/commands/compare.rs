@@ -396,10 +396,10 @@ fn text(
 ) -> String {
     let mut text = board::table(results, interval);
     if !results.summary.twins.is_empty() {
-        let _ = writeln!(text, "\n{}", twin::table(&results.summary.twins));
+        let _ = writeln!(text, "\n{}", twin::table(results));
     }
     if !results.summary.pairs.is_empty() {
-        let _ = writeln!(text, "\n{}", pairs::table(&results.summary.pairs));
+        let _ = writeln!(text, "\n{}", pairs::table(results));
         let page = out.join(board::NATIVE);
         let _ = writeln!(text, "for the documentation: {}", page.display());
     }

@@ -398,7 +398,7 @@ fn both_sides(args: &Args, resolved: Resolved) -> Result<ExitCode, Failure> {
         let json = serde_json::to_string(&results).map_err(Failure::failed)?;
         print(format_args!("{json}\n"))?;
     } else {
-        let twins = twin::table(&results.summary.twins);
+        let twins = twin::table(&results);
         let mut text = format!(
             "{}\n{twins}",
             board::table(&results, board::Interval::Range)

@@ -210,14 +210,20 @@ pub fn aligned(lines: &[Vec<String>], names: usize) -> String {
 }
 
 /// The same as CSV. Per link and scheme it has the median, smallest and largest of each column, in
-/// the fields' own units. Then come the means over all links, whose `link` is empty.
+/// the fields' own units, and the profile of the algorithm. Then come the means over all links,
+/// whose `link` is empty.
 pub fn csv(results: &Results) -> String {
     let mut text = "link,scheme,side,front,links,runs,failed".to_owned();
     for (field, ..) in COLUMNS {
         let _ = write!(text, ",{field},{field}_min,{field}_max");
     }
-    text.push('\n');
+    text.push_str(",profile\n");
     let side = |side: &Option<String>| side.clone().unwrap_or_default();
+    let profile = |scheme: &str| {
+        let row = results.flows.iter().find(|row| row.scheme == scheme);
+        let profile = row.and_then(|row| row.profile.as_deref());
+        csv_cell(profile.unwrap_or_default())
+    };
     for group in &results.summary.groups {
         let _ = write!(
             text,
@@ -235,7 +241,7 @@ pub fn csv(results: &Results) -> String {
                 None => write!(text, ",,,"),
             };
         }
-        text.push('\n');
+        let _ = writeln!(text, ",{}", profile(&group.scheme));
     }
     for all in &results.summary.overall {
         let _ = write!(
@@ -254,7 +260,7 @@ pub fn csv(results: &Results) -> String {
                 value.map_or_else(String::new, f64::to_string)
             );
         }
-        text.push('\n');
+        let _ = writeln!(text, ",{}", profile(&all.scheme));
     }
     text
 }

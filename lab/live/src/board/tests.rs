@@ -88,6 +88,54 @@ fn the_headline_of_a_full_machine_says_so() {
             throughput_mbps: Some(10.0),
             delay_mean_ms: Some(delay),
             ..Row::default()
+/// A published algorithm in this project's own form is not called by the bare name.
+#[test]
+fn every_table_says_tuned() {
+    let row = |scheme: &str, profile: &str, delay| Row {
+        link: "l".to_owned(),
+        scheme: scheme.to_owned(),
+        profile: Some(profile.to_owned()),
+        throughput_mbps: Some(10.0),
+        delay_mean_ms: Some(delay),
+        ..Row::default()
+    };
+    let flows = vec![
+        row("cubic", "kernel", 200.0),
+        row("copa", "tuned", 20.0),
+        row("alcc-copa", "tuned", 30.0),
+    ];
+    let mut results = Results {
+        summary: summary(&flows),
+        flows,
+        ..Results::default()
+    };
+    let named = |scheme: &str| alcc_results::Twin {
+        scheme: scheme.to_owned(),
+        ..Default::default()
+    };
+    results.summary.twins = vec![named("copa"), named("alcc-copa")];
+    results.summary.pairs = vec![alcc_results::Pair {
+        native: "copa".to_owned(),
+        scheme: "alcc-copa".to_owned(),
+        ..Default::default()
+    }];
+    for text in [
+        table(&results, Interval::Range),
+        results.summary.sentence.clone(),
+        crate::twin::table(&results),
+        pairs::table(&results),
+        pairs::markdown(&results),
+        crate::picture::svg(&results).unwrap(),
+    ] {
+        assert!(text.contains("copa (tuned)"), "{text}");
+        let rest = text.replace("copa (tuned)", "").replace("alcc-", "");
+        assert!(!rest.contains("copa") && !rest.contains("tuned"), "{text}");
+    }
+    let csv = csv(&results);
+    assert!(csv.starts_with("link,scheme,") && csv.contains(",profile\n"));
+    assert_eq!(csv.matches(",tuned\n").count(), 2, "{csv}");
+}
+
         };
         Some(Measured {
             rows: vec![row("cubic", 200.0), row("alcc-copa", 20.0)],
