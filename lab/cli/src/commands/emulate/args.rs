@@ -89,8 +89,8 @@ pub(crate) struct Args {
     pub(super) json: JsonOut,
     /// Shell command to run at the other end while CMD runs
     ///
-    /// CMD starts when it listens on a TCP port, or after 30 s. ALCC_INSIDE is the address of CMD's
-    /// side.
+    /// CMD starts when it listens on a TCP or UDP port, or after 30 s. ALCC_INSIDE is the address of
+    /// CMD's side.
     #[arg(long, value_name = "COMMAND")]
     pub(super) outside: Option<String>,
     /// Let CMD reach what this machine reaches; needs root and nft

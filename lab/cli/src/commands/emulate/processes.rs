@@ -188,7 +188,7 @@ impl Processes {
                     if let Some(how) = failed(exit) {
                         self.end(Some(pid));
                         return Err(Failure::failed(format!(
-                            "start the command of --outside: it {how} before it listened on a TCP port"
+                            "start the command of --outside: it {how} before it listened on a TCP or UDP port"
                         )));
                     }
                 }
@@ -199,14 +199,14 @@ impl Processes {
             let waited = began.elapsed();
             if waited > MAX_START {
                 note(format_args!(
-                    "alcc-lab emulate: the command of --outside does not listen on a TCP port after {} s; CMD starts",
+                    "alcc-lab emulate: the command of --outside does not listen on a TCP or UDP port after {} s; CMD starts",
                     MAX_START.as_secs()
                 ));
                 break;
             }
             if waited > SILENT && std::mem::take(&mut is_silent) {
                 note(format_args!(
-                    "alcc-lab emulate: waiting until the command of --outside listens on a TCP port, {} s at most",
+                    "alcc-lab emulate: waiting until the command of --outside listens on a TCP or UDP port, {} s at most",
                     MAX_START.as_secs()
                 ));
             }
@@ -337,20 +337,69 @@ fn is_held(inode: &str) -> bool {
     false
 }
 
-/// The inodes of the TCP sockets that listen in the namespace of the calling thread.
+/// Tables of sockets, and the state in which one waits for peers: LISTEN for TCP; for UDP, whose
+/// sockets are there once they are bound, CLOSE, which is not connected to a peer.
+const TABLES: [(&str, &str); 4] = [("tcp", "0A"), ("tcp6", "0A"), ("udp", "07"), ("udp6", "07")];
+
+/// The inodes of the TCP and UDP sockets that wait for peers in the namespace of the calling thread.
 fn listeners() -> BTreeSet<String> {
-    ["tcp", "tcp6"]
+    TABLES
         .iter()
-        .flat_map(|table| {
+        .flat_map(|(table, waits)| {
             let text = std::fs::read_to_string(format!("/proc/thread-self/net/{table}"))
                 .unwrap_or_default();
             text.lines()
                 .filter_map(|line| {
                     let mut words = line.split_whitespace().skip(1);
                     let (state, inode) = (words.nth(2)?, words.nth(5)?);
-                    (state == "0A").then(|| inode.to_owned())
+                    (state == *waits).then(|| inode.to_owned())
                 })
                 .collect::<Vec<_>>()
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{TcpListener, UdpSocket};
+    use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+
+    fn inode(socket: impl AsFd) -> String {
+        let file = format!("/proc/self/fd/{}", socket.as_fd().as_raw_fd());
+        let link = std::fs::read_link(file).unwrap();
+        let inode = link.to_str().unwrap().strip_prefix("socket:[").unwrap();
+        inode.strip_suffix(']').unwrap().to_owned()
+    }
+
+    #[test]
+    fn servers_of_both_protocols_are_found() {
+        for any in ["127.0.0.1:0", "[::1]:0"] {
+            // A machine without IPv6.
+            let Ok(tcp) = TcpListener::bind(any) else {
+                continue;
+            };
+            let [udp, connected] = [0, 1].map(|_| UdpSocket::bind(any).unwrap());
+            connected.connect(udp.local_addr().unwrap()).unwrap();
+            let found = listeners();
+            assert!(found.contains(&inode(&tcp)) && found.contains(&inode(&udp)));
+            assert!(!found.contains(&inode(&connected)));
+        }
+    }
+
+    #[test]
+    fn only_a_socket_of_a_child_counts() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let inode = inode(&listener);
+        assert!(!is_held(&inode), "this process is not a server");
+        let mut child = Command::new("sleep")
+            .arg("60")
+            .stdin(OwnedFd::from(listener))
+            .spawn()
+            .unwrap();
+        let held = is_held(&inode);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(held);
+    }
 }
