@@ -170,3 +170,52 @@ impl Meter {
         self.report
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alcc_link::{Ecn, Packet};
+
+    /// `throughput` is what left the bottleneck, and `arrived` what of it the other end got.
+    #[test]
+    fn what_is_lost_behind_the_bottleneck_does_not_arrive() {
+        let mut meter = Meter::new();
+        let ms = Time::from_millis;
+        let packet = |id| Packet {
+            id,
+            flow: 1,
+            len: Bytes::new(1500),
+            ecn: Ecn::default(),
+        };
+        meter.count(&Outcome::Arrived {
+            at: ms(0),
+            packet: packet(0),
+        });
+        for id in 1..=4 {
+            let (at, packet, arrived) = (ms(id), packet(id), ms(0));
+            meter.count(&Outcome::Departed {
+                at,
+                packet,
+                arrived,
+            });
+        }
+        let lost = [
+            DropReason::Radio,
+            DropReason::Corrupt,
+            DropReason::Loss,
+            DropReason::Overflow,
+        ];
+        for why in lost {
+            meter.count(&Outcome::Dropped {
+                at: ms(4),
+                packet: packet(5),
+                why,
+            });
+        }
+        let report = meter.finish(|_, _| Bytes::MAX);
+        // 4 packets of 12,000 bit in 4 ms left, and 2 of them were lost on the radio link.
+        assert_eq!(report.throughput, Some(Rate::mbps(12)));
+        assert_eq!(report.arrived, Some(Rate::mbps(6)));
+        assert_eq!((report.lost, report.overflowed), (3, 1));
+    }
+}

@@ -58,6 +58,28 @@ fn progress_begins_before_the_first_run_ends() {
     assert!(seen.is_sorted_by(|a, b| a.2 <= b.2), "{seen:?}");
 }
 
+/// The losses of the second run of real programs are not those of the first.
+#[test]
+fn repetitions_have_the_next_seeds_on_both_sides() {
+    let schemes = Scheme::list("cubic,reno", &alcc_zoo::registry(), &[Side::Emulated]).unwrap();
+    let mut plan = two_runs(schemes);
+    plan.links[0].path.seed = 7;
+    let emulated = Backend::Emulated {
+        tools: Tools::new("alcc".into()),
+        log: None,
+        twin: None,
+    };
+    let seeds = |plan: &Plan| {
+        let links = seeded(plan, &plan.links[0], &AtomicBool::new(false)).unwrap();
+        let seeds = |run: Run<'_>| (run.number, run.seed, run.link.path.seed);
+        let seeds = runs(plan, &links).into_iter().map(seeds);
+        seeds.collect::<Vec<_>>()
+    };
+    assert_eq!(seeds(&plan), [(1, 7, 7), (1, 7, 7), (2, 8, 8), (2, 8, 8)]);
+    plan.backend = emulated;
+    assert_eq!(seeds(&plan), [(1, 7, 7), (2, 8, 8)]);
+}
+
 /// A thousand synthetic channels take half a minute to make.
 #[test]
 fn links_are_not_made_for_who_has_stopped() {
@@ -66,28 +88,6 @@ fn links_are_not_made_for_who_has_stopped() {
     assert!(matches!(made, Err(LabError::Stopped)), "{made:?}");
 }
 
-/// Its page and its table begin with the headline, the notes come last.
-#[test]
-fn the_headline_of_a_full_machine_says_so() {
-    let plan = two_runs(Vec::new());
-    let run = |number| Run {
-        link: &plan.links[0],
-        schemes: Vec::new(),
-        number,
-        seed: 1,
-    };
-    let report = |late_wakeups| RuntimeReport {
-        connections: 1,
-        wakeups: 100,
-        late_wakeups,
-        ..RuntimeReport::default()
-    };
-    let measured = |late_wakeups| {
-        let row = |scheme: &str, delay| Row {
-            scheme: scheme.to_owned(),
-            throughput_mbps: Some(10.0),
-            delay_mean_ms: Some(delay),
-            ..Row::default()
 /// A published algorithm in this project's own form is not called by the bare name.
 #[test]
 fn every_table_says_tuned() {
@@ -136,6 +136,28 @@ fn every_table_says_tuned() {
     assert_eq!(csv.matches(",tuned\n").count(), 2, "{csv}");
 }
 
+/// Its page and its table begin with the headline, the notes come last.
+#[test]
+fn the_headline_of_a_full_machine_says_so() {
+    let plan = two_runs(Vec::new());
+    let run = |number| Run {
+        link: &plan.links[0],
+        schemes: Vec::new(),
+        number,
+        seed: 1,
+    };
+    let report = |late_wakeups| RuntimeReport {
+        connections: 1,
+        wakeups: 100,
+        late_wakeups,
+        ..RuntimeReport::default()
+    };
+    let measured = |late_wakeups| {
+        let row = |scheme: &str, delay| Row {
+            scheme: scheme.to_owned(),
+            throughput_mbps: Some(10.0),
+            delay_mean_ms: Some(delay),
+            ..Row::default()
         };
         Some(Measured {
             rows: vec![row("cubic", 200.0), row("alcc-copa", 20.0)],

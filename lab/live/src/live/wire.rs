@@ -146,3 +146,41 @@ impl Wire {
         Ok(Self { emulator, meters })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alcc_link::{Ecn, Packet};
+    use std::path::Path;
+
+    /// Random loss is before the bottleneck, so such a packet does not arrive there, but counts.
+    #[test]
+    fn every_reason_of_a_loss_counts_once() {
+        let link = Link::open(Path::new("12mbit"), 1).unwrap();
+        let meters = Arc::new(Mutex::new(Meters::new(&link, Span::from_secs(1), false)));
+        let mut watch = Watch(Arc::clone(&meters));
+        let packet = |id| Packet {
+            id,
+            flow: 1,
+            len: Bytes::new(1500),
+            ecn: Ecn::default(),
+        };
+        let at = Time::from_millis;
+        let mut tell = |outcome| watch.event(Dir::Down, &outcome, Time::ZERO);
+        let reasons = [DropReason::Radio, DropReason::Overflow];
+        for id in 0..4 {
+            let (at, packet) = (at(id), packet(id));
+            tell(Outcome::Arrived { at, packet });
+            if let Some(&why) = reasons.get(id as usize) {
+                tell(Outcome::Dropped { at, packet, why });
+            }
+        }
+        let why = DropReason::Loss;
+        let (at, packet) = (at(4), packet(4));
+        tell(Outcome::Dropped { at, packet, why });
+        let meters = alcc_sys::lock(&meters);
+        let seen = meters.total().unwrap().finish(|_, _| Bytes::MAX).unwrap();
+        // 5 packets entered the path, and it lost 3.
+        assert_eq!(seen.loss, Some(0.6));
+    }
+}
