@@ -6,6 +6,7 @@ use alcc_results::scenario::why_not_read;
 use alcc_trace::read_text;
 use alcc_units::{Span, positive};
 use std::fs::File;
+use std::path::Path;
 
 /// Random steps are generated for an hour and then repeat.
 const DRAWN: Span = Span::from_secs(3600);
@@ -33,6 +34,11 @@ pub(crate) struct ChangesArg {
 }
 
 impl ChangesArg {
+    /// The file of `--steps`, which may be a draw instead.
+    pub(crate) fn file(&self) -> Option<&Path> {
+        self.steps.as_deref().map(Path::new)
+    }
+
     /// The changes that the options describe. Reads a file.
     pub(crate) fn changes(&self, seed: u64) -> Result<Changes, Failure> {
         let mut changes = match self.steps.as_deref() {

@@ -9,6 +9,7 @@
         reason = "they panic when nobody reads: use output.rs"
     )
 )]
+mod about;
 mod changes_arg;
 mod commands;
 mod completion;

@@ -40,6 +40,8 @@ pub struct Header {
     pub loss: String,
     /// The seed of this direction.
     pub seed: u64,
+    /// The metadata of results, as JSON.
+    pub about: String,
 }
 
 /// One event.
@@ -126,6 +128,7 @@ pub fn write_header(out: &mut impl Write, header: &Header) -> fmt::Result {
         ("delay", &header.delay.to_string()),
         ("loss", &header.loss),
         ("seed", &header.seed.to_string()),
+        ("about", &header.about),
         // Mahimahi's plotting scripts require this line.
         ("base timestamp", "0"),
         (
@@ -197,6 +200,7 @@ pub fn write_mahimahi_header(out: &mut impl Write, header: &Header) -> fmt::Resu
     writeln!(out, "# mahimahi mm-link ({direction}link) [{link}]")?;
     writeln!(out, "# written by {program}: {}", escaped(&header.command))?;
     writeln!(out, "# queue: {}", escaped(&header.queue))?;
+    writeln!(out, "# about: {}", escaped(&header.about))?;
     writeln!(out, "# init timestamp: 0")?;
     writeln!(out, "# base timestamp: 0")
 }
@@ -284,6 +288,7 @@ impl Header {
             "link" => &mut self.link,
             "queue" => &mut self.queue,
             "loss" => &mut self.loss,
+            "about" => &mut self.about,
             "delay" => {
                 self.delay = value.parse().map_err(|_| "delay is not a length of time")?;
                 return Ok(());

@@ -153,15 +153,15 @@ fn line() -> impl Strategy<Value = Line> {
 proptest! {
     #[test]
     fn what_is_written_reads_back(
-        texts in prop::array::uniform6(any::<String>()),
+        texts in prop::array::uniform7(any::<String>()),
         // a span of whole nanoseconds prints exactly up to 2^53, which is 104 days
         delay in 0..1_u64 << 53,
         seed: u64,
         lines in prop::collection::vec(line(), 0..50),
     ) {
-        let [program, command, direction, link, queue, loss] = texts;
+        let [program, command, direction, link, queue, loss, about] = texts;
         let header = Header {
-            program, command, direction, link, queue, loss, seed,
+            program, command, direction, link, queue, loss, seed, about,
             delay: Span::from_nanos(delay),
         };
         let text = text(&header, &lines);

@@ -182,15 +182,20 @@ impl Recording {
     }
 
     /// Writes the available data into a folder that it creates: `down.trace`, `up.trace`,
-    /// `delays.csv`, `summary.json`; at most `room` bytes. Returns their size.
+    /// `delays.csv`, `summary.json` with `about`; at most `room` bytes. Returns their size.
     ///
     /// # Errors
     /// The file that could not be written, with the error; `StorageFull` beyond `room`. Then no file
     /// of the recording stays.
-    pub fn write(&self, folder: &Path, room: u64) -> Result<u64, (PathBuf, io::Error)> {
+    pub fn write(
+        &self,
+        folder: &Path,
+        room: u64,
+        about: &Value,
+    ) -> Result<u64, (PathBuf, io::Error)> {
         alcc_sys::create_folders(folder).map_err(|e| (folder.to_owned(), e))?;
         let mut made = Vec::new();
-        let written = self.write_files(folder, room, &mut made);
+        let written = self.write_files(folder, room, about, &mut made);
         if written.is_err() {
             for path in made {
                 let _ = std::fs::remove_file(path);
@@ -205,6 +210,7 @@ impl Recording {
         &self,
         folder: &Path,
         room: u64,
+        about: &Value,
         made: &mut Vec<PathBuf>,
     ) -> Result<u64, (PathBuf, io::Error)> {
         let mut left = room;
@@ -225,12 +231,14 @@ impl Recording {
             }
         }
         file("delays.csv", &|to| self.write_delays(to))?;
-        file("summary.json", &|to| writeln!(to, "{:#}", self.to_json()))?;
+        file("summary.json", &|to| {
+            writeln!(to, "{:#}", self.to_json(about))
+        })?;
         Ok(room - left)
     }
 
-    /// The summary.
-    pub fn to_json(&self) -> Value {
+    /// The summary, with what it came about by.
+    pub fn to_json(&self, about: &Value) -> Value {
         let ms = |ns: f64| ns / 1e6;
         let clock = self.clock.as_ref().map(|c| {
             json!({
@@ -247,6 +255,7 @@ impl Recording {
             End::Stopped => "stopped",
         };
         json!({
+            "about": about,
             "role": match self.role { Role::Client => "client", Role::Listener => "listener" },
             "peer": self.peer,
             "label": self.label,

@@ -12,6 +12,7 @@ mod watch;
 use crate::failure::{Failure, reason};
 use crate::output::{Product, note, will_be_written};
 use alcc_emu::{EmuError, Emulator, Namespace, PacketLog, PathSpec};
+use alcc_results::About;
 pub(crate) use args::Args;
 use internet::{Before, Internet};
 use place::Place;
@@ -46,7 +47,13 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     }
     let inside = Namespace::new().map_err(Failure::usage)?;
     processes.watch(&inside);
-    let (link, log) = start(args, &place, &inside, &spec)?;
+    // The sums of large traces take a while.
+    let is_told = json.is_some() || args.log_files().next().is_some();
+    let about = match is_told {
+        true => args.about(),
+        false => About::default(),
+    };
+    let (link, log) = start(args, &place, &inside, &spec, &about)?;
 
     let own = (link.outside_addr(), link.subnet().outside6());
     let addresses = match &args.outside {
@@ -101,7 +108,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
                 note(summary::text(&report).trim_end());
             }
             if let Some(file) = json {
-                let json = summary::json(args, &spec, &report, exit);
+                let json = summary::json(args, &about, &spec, &report, exit);
                 file.report(format_args!("{json:#}"));
             }
         }
@@ -130,10 +137,11 @@ fn start(
     place: &Place,
     inside: &Namespace,
     spec: &PathSpec,
+    about: &About,
 ) -> Result<(Emulator, Option<PacketLog>), Failure> {
     let mut refused = None;
     for net in place.subnets() {
-        let (log, observer) = args.observer(spec)?;
+        let (log, observer) = args.observer(spec, about)?;
         match Emulator::start(&place.outside, inside, net, spec.clone(), observer) {
             Ok(link) => return Ok((link, log)),
             Err(e @ EmuError::SubnetTaken { .. }) => refused = Some(e),

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `alcc-lab sim`: one simulation, or one emulated run of a scenario.
+use crate::about::about;
 use crate::commands::compare;
 use crate::commands::emulate::processes::Processes;
 use crate::failure::{Failure, reason};
@@ -143,8 +144,6 @@ impl Args {
                 let given = self.scenario.iter().cloned().chain(self.plugins.files());
                 let mut read = files.opened.into_inner();
                 read.extend(given);
-                // A synthetic trace or a rate has no file.
-                read.retain(|path| path.is_file());
                 Ok((options, resolved, read))
             }
         }
@@ -152,16 +151,13 @@ impl Args {
 
     /// Metadata, without anything that differs between two runs of the same command.
     fn about(&self, resolved: &Resolved, read: Vec<PathBuf>) -> About {
-        About {
-            program: format!("alcc {}", env!("CARGO_PKG_VERSION")),
-            build: alcc_live::build(),
-            command: compare::command_line(),
+        let side = About {
             mode: SIMULATED.to_owned(),
             link: resolved.link.clone(),
             seed: resolved.scenario.seed,
-            files: alcc_live::input_files(read),
             ..About::default()
-        }
+        };
+        about(compare::command_line(), side, read)
     }
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `alcc-lab worst`: a search for the scenarios in which an algorithm is worst.
+use super::compare::command_line;
 use super::reproduce::{program, simulate};
+use crate::about::about;
 use crate::failure::Failure;
 use crate::output::{alone_in, folder, print};
 use crate::plugin_arg::Plugins;
@@ -10,6 +12,7 @@ use alcc_experiment::worst::{self, Cell, Drawn, Fault, Grid, Judged};
 use alcc_experiment::{Plan, Run};
 use alcc_files::ScenarioFolder;
 use alcc_live::board::aligned;
+use alcc_results::{About, SIMULATED};
 use alcc_sim::{FlowSpec, Timing};
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -275,7 +278,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
             let of = |name: &String| grid.judge(cells, &runs, name);
             judged.iter().flat_map(of).collect::<Vec<_>>()
         });
-        return bounds(&cells.collect::<Vec<_>>(), args);
+        return bounds(&cells.collect::<Vec<_>>(), args, scenarios.len());
     }
     judged.extend(references);
     let all = worst::judge(&scenarios, &runs, &judged);
@@ -304,6 +307,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     drop(search);
     if args.json {
         let json = serde_json::json!({
+            "about": metadata(args, scenarios.len()),
             "scenarios": scenarios.len(),
             "from": args.numbers.map(|numbers| numbers.from),
             "crowd": args.crowd,
@@ -325,10 +329,22 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     })
 }
 
+fn metadata(args: &Args, scenarios: usize) -> About {
+    let side = About {
+        mode: SIMULATED.to_owned(),
+        link: format!("{scenarios} scenarios"),
+        seed: args.seed,
+        ..About::default()
+    };
+    about(command_line(), side, args.plugins.files())
+}
+
 /// Prints the grids: how many bounds hold, and the scenarios that miss one.
-fn bounds(cells: &[Cell], args: &Args) -> Result<ExitCode, Failure> {
+fn bounds(cells: &[Cell], args: &Args, scenarios: usize) -> Result<ExitCode, Failure> {
     if args.json {
-        print(format_args!("{}\n", serde_json::json!({ "table": cells })))?;
+        let about = metadata(args, scenarios);
+        let json = serde_json::json!({ "about": about, "table": cells });
+        print(format_args!("{json}\n"))?;
     } else {
         let mut text = String::new();
         for same in cells.chunk_by(|a, b| (a.grid, &a.algorithm) == (b.grid, &b.algorithm)) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Options of `alcc-lab emulate`.
 use super::profile::{self, Profile};
+use crate::about::{about, whole_command};
 use crate::changes_arg::ChangesArg;
 use crate::failure::Failure;
 use crate::http::Loopback;
@@ -9,6 +10,8 @@ use crate::trace_arg::load_link_trace;
 use alcc_emu::{Dir, LogForm, LogSpec, Observer, PacketLog, PathSpec, Silent};
 use alcc_link::log::Header;
 use alcc_link::{Changes, DirectionSpec, QueueSpec, RadioSpec, RateSpec};
+use alcc_live::board::emulated_now;
+use alcc_results::About;
 use alcc_results::scenario::{looks_like_a_rate, probability};
 use alcc_units::{Rate, Span, SpecError, positive};
 use std::ffi::{OsStr, OsString};
@@ -250,14 +253,29 @@ impl Args {
         })
     }
 
-    fn log_spec(&self, dir: Dir, path: PathBuf, theirs: bool, spec: &PathSpec) -> LogSpec {
+    /// Metadata of the report and of the logs, at the start.
+    pub(super) fn about(&self) -> About {
+        let [down, up] = self.link_names();
+        let links = [&self.down, &self.up].into_iter().flatten();
+        let files = links.map(Path::new).chain(self.changes.file());
+        let side = About {
+            link: format!("down {down}, up {up}"),
+            seed: self.seed,
+            ..emulated_now()
+        };
+        about(whole_command(), side, files.map(Path::to_owned))
+    }
+
+    fn log_spec(
+        &self,
+        (dir, path, theirs): (Dir, PathBuf, bool),
+        spec: &PathSpec,
+        about: &About,
+    ) -> LogSpec {
         let (direction, link) = match dir {
             Dir::Down => (&spec.down, self.link_names()[0].clone()),
             Dir::Up => (&spec.up, self.link_names()[1].clone()),
         };
-        let words: Vec<_> = std::env::args_os()
-            .map(|w| w.to_string_lossy().into_owned())
-            .collect();
         let link = match direction.rate {
             RateSpec::Trace(_) => format!("trace {link}"),
             RateSpec::Fixed(rate) => rate.to_string(),
@@ -267,8 +285,9 @@ impl Args {
             dir,
             path,
             header: Header {
-                program: concat!("alcc ", env!("CARGO_PKG_VERSION")).to_owned(),
-                command: words.join(" "),
+                program: about.program.clone(),
+                command: about.command.clone(),
+                about: serde_json::to_string(about).unwrap_or_default(),
                 direction: dir.name().to_owned(),
                 link,
                 queue: direction.queue.to_string(),
@@ -287,9 +306,10 @@ impl Args {
     pub(super) fn observer(
         &self,
         spec: &PathSpec,
+        about: &About,
     ) -> Result<(Option<PacketLog>, Box<dyn Observer + Send>), Failure> {
         let logs: Vec<_> = (self.log_files())
-            .map(|(dir, path, theirs)| self.log_spec(dir, path, theirs, spec))
+            .map(|log| self.log_spec(log, spec, about))
             .collect();
         if logs.is_empty() {
             return Ok((None, Box::new(Silent)));

@@ -4,6 +4,7 @@ use super::args::Args;
 use crate::supervise::Exit;
 use alcc_emu::{DirectionReport, EmuReport, PathSpec};
 use alcc_link::DirectionSpec;
+use alcc_results::About;
 use alcc_units::Span;
 use serde_json::{Value, json};
 use std::fmt::Write;
@@ -66,7 +67,13 @@ pub(super) fn text(report: &EmuReport) -> String {
 }
 
 /// The report as JSON.
-pub(super) fn json(args: &Args, spec: &PathSpec, report: &EmuReport, exit: Exit) -> Value {
+pub(super) fn json(
+    args: &Args,
+    about: &About,
+    spec: &PathSpec,
+    report: &EmuReport,
+    exit: Exit,
+) -> Value {
     let [down, up] = args.link_names();
     let command: Vec<_> = args.command.iter().map(|w| w.to_string_lossy()).collect();
     let span = |s: Option<Span>| s.map(Span::as_millis_f64);
@@ -75,6 +82,7 @@ pub(super) fn json(args: &Args, spec: &PathSpec, report: &EmuReport, exit: Exit)
         Exit::Signal(signal) => json!({"status": null, "signal": signal}),
     };
     json!({
+        "about": about,
         "command": command,
         "exit": exit,
         "duration_s": report.duration.as_secs_f64(),

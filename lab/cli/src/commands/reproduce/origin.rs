@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The program and the machine of stored results and pages.
+use crate::about::whole_command;
 use crate::commands::compare::processors;
 use crate::failure::Failure;
 use crate::plugin_arg::Plugins;
 use alcc_experiment::page::Provenance;
-use alcc_experiment::plan::shell_word;
 use alcc_experiment::stored;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -37,12 +37,10 @@ pub(in crate::commands) fn program(plugins: &Plugins) -> Result<String, Failure>
 
 /// The origin of stored results: the same on every machine of a kind.
 pub(super) fn provenance() -> Provenance {
-    let words = std::env::args_os().skip(1);
-    let words: Vec<String> = words.map(|w| shell_word(&w.to_string_lossy())).collect();
     Provenance {
         by: format!("alcc {}", env!("CARGO_PKG_VERSION")),
         on: format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
-        command: format!("alcc-lab {}", words.join(" ")),
+        command: whole_command(),
         folder: None,
     }
 }

@@ -178,18 +178,15 @@ pub(in crate::commands) fn about(
     }
     read.sort();
     read.dedup();
-    About {
-        program: provenance().by,
-        build: alcc_live::build(),
-        command: command_line(),
+    let side = About {
         link: match links.len() {
             0 | 1 => links.into_iter().collect(),
             many => format!("{many} links"),
         },
         seed: seed.unwrap_or(1),
-        files: alcc_live::input_files(read),
         ..side
-    }
+    };
+    crate::about::about(command_line(), side, read)
 }
 
 pub(super) fn write_pages(

@@ -3,15 +3,20 @@
 mod args;
 mod folder;
 
+use crate::about::{about, whole_command};
 use crate::failure::Failure;
 use crate::output::{note, print};
 use crate::progress::{Bar, stop_flag};
 use alcc_link::Dir;
+use alcc_live::board::emulated_now;
 use alcc_record::session::{Phase, Session};
 use alcc_record::{Event, Limits, Listener, Mode, RecordError, Recording, Request};
+use alcc_results::About;
 use alcc_units::{Bytes, Span, Time};
 pub(crate) use args::Args;
 use folder::Folder;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::num::NonZeroU64;
 use std::process::ExitCode;
@@ -37,6 +42,16 @@ fn failure(e: RecordError) -> Failure {
     }
 }
 
+/// Metadata of a recording with `peer` that begins now.
+fn metadata(peer: String) -> Value {
+    let side = About {
+        mode: "recorded".to_owned(),
+        link: peer,
+        ..emulated_now()
+    };
+    json!(about(whole_command(), side, []))
+}
+
 fn record(args: &Args, host: &str) -> Result<ExitCode, Failure> {
     let to = args.target(host)?;
     let folder = Folder::of(args.out.as_deref(), "recording");
@@ -49,14 +64,15 @@ fn record(args: &Args, host: &str) -> Result<ExitCode, Failure> {
         patience: args.patience,
     };
     let stop = stop_flag()?;
+    let about = metadata(to.to_string());
     let mut bar = Bar::new();
     let recording = alcc_record::record(&request, &stop, &mut |session, now| {
         bar.show(session.progress(now), &said(session, now));
     })
     .map_err(failure)?;
     drop(bar);
-    let (folder, _) = folder.write(&recording, u64::MAX)?;
-    tell(args, &recording, &folder)?;
+    let (folder, _) = folder.write(&recording, u64::MAX, &about)?;
+    tell(args, &recording, &about, &folder)?;
     if recording.is_complete() {
         return Ok(ExitCode::SUCCESS);
     }
@@ -84,6 +100,7 @@ fn listen(args: &Args) -> Result<ExitCode, Failure> {
     ));
     let mut bar = Bar::new();
     let mut first = None;
+    let mut begun = BTreeMap::new();
     let mut left = args.max_total.map_or(u64::MAX, Bytes::get);
     listener
         .run(
@@ -91,6 +108,7 @@ fn listen(args: &Args) -> Result<ExitCode, Failure> {
             &stop,
             &mut |event| match event {
                 Event::Opened { peer, label, plan } => {
+                    begun.insert(peer.to_string(), metadata(peer.to_string()));
                     note(format_args!(
                         "{label} ({peer}): {} for {}",
                         plan.mode, plan.duration
@@ -106,7 +124,10 @@ fn listen(args: &Args) -> Result<ExitCode, Failure> {
                     &format!("{label}: {}", said(session, now)),
                 ),
                 Event::Closed(recording) => {
-                    let result = parent.inside(&recording.label).write(&recording, left);
+                    let about = begun.remove(&recording.peer).unwrap_or_default();
+                    let result = parent
+                        .inside(&recording.label)
+                        .write(&recording, left, &about);
                     let told = result.and_then(|(folder, bytes)| {
                         left = left.saturating_sub(bytes);
                         if !recording.is_complete() {
@@ -118,7 +139,7 @@ fn listen(args: &Args) -> Result<ExitCode, Failure> {
                                 folder.display()
                             ));
                         }
-                        tell(args, &recording, &folder)
+                        tell(args, &recording, &about, &folder)
                     });
                     if let Err(e) = told {
                         note(format_args!("alcc-lab trace record: {e}"));
@@ -163,8 +184,13 @@ fn broken(recording: &Recording) -> String {
     }
 }
 
-fn tell(args: &Args, recording: &Recording, folder: &std::path::Path) -> Result<(), Failure> {
-    let mut json = recording.to_json();
+fn tell(
+    args: &Args,
+    recording: &Recording,
+    about: &Value,
+    folder: &std::path::Path,
+) -> Result<(), Failure> {
+    let mut json = recording.to_json(about);
     json["folder"] = folder.display().to_string().into();
     if args.json {
         print(format!("{json}\n"))?;

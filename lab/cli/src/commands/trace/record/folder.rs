@@ -2,6 +2,7 @@
 //! Folder and files of a recording.
 use crate::failure::{Failure, reason};
 use alcc_record::Recording;
+use serde_json::Value;
 use std::fs::File;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -55,7 +56,12 @@ impl Folder {
 
     /// Writes a recording, at most `most` bytes, and leaves a reserve of the disk to others. Returns
     /// the folder, and the bytes.
-    pub(super) fn write(self, recording: &Recording, most: u64) -> Result<(PathBuf, u64), Failure> {
+    pub(super) fn write(
+        self,
+        recording: &Recording,
+        most: u64,
+        about: &Value,
+    ) -> Result<(PathBuf, u64), Failure> {
         let failed = |path: &Path, why: &dyn std::fmt::Display| {
             Failure::failed(format!("write the recording to {}: {why}", path.display()))
         };
@@ -65,7 +71,7 @@ impl Folder {
             let _ = std::fs::remove_dir(&self.0);
             failed(&self.0, &why)
         })?;
-        let written = recording.write(&self.0, room.min(most));
+        let written = recording.write(&self.0, room.min(most), about);
         let bytes = written.map_err(|(path, e)| match e.kind() {
             ErrorKind::StorageFull if most < room => {
                 let why = format!("{most} bytes of --max-total are left: raise it, or remove recordings and start again");
