@@ -190,6 +190,10 @@ pub struct TcpCounters {
     pub timeouts: Option<u64>,
     /// The kernel's congestion window, segments.
     pub cwnd: u32,
+    /// Time with unacknowledged data.
+    pub busy: Span,
+    /// The part of it in which nothing was left to send, because the send buffer was full.
+    pub held_by_buffer: Span,
 }
 
 /// Fields that newer kernels append.
@@ -227,6 +231,8 @@ impl ExtendedTcpInfo {
             retransmits: self.info.total_retrans.into(),
             timeouts: (len >= size_of::<Self>()).then(|| self.total_rto.into()),
             cwnd: self.info.snd_cwnd,
+            busy: Span::from_micros(self.info.busy_time),
+            held_by_buffer: Span::from_micros(self.info.sndbuf_limited),
         })
     }
 }

@@ -161,7 +161,7 @@ trace_start_s number_of_flows phases error side
 
 /// Fields of `alcc-lab sim --json`: of the whole, of its summary, of one direction of a link.
 const SIM: &str = "
-/about /flows /summary
+/about /flows /summary /notes
 /about/program /about/build /about/command /about/mode /about/date /about/kernel /about/cpus /about/link /about/seed
 /summary/throughput_mbps /summary/goodput_mbps
 /summary/jain /summary/jain_1s /summary/jain_1s_from_s /summary/events

@@ -496,10 +496,12 @@ fn a_flow_that_its_send_buffer_holds_is_named() {
     let says = |flow: &str| {
         let arguments = ["--link", "500mbit", "--rtt", "80ms", "--duration", "10s"];
         let queue = ["--queue", "droptail:bytes=5000000", "--flow", flow];
-        let out = alcc(&[&["sim"], &arguments[..], &queue].concat());
-        String::from_utf8(out.stdout)
-            .unwrap()
-            .contains("send buffer was the limit")
+        let all = [&arguments[..], &queue].concat();
+        let table = String::from_utf8(alcc(&[&["sim"], &all[..]].concat()).stdout).unwrap();
+        let is_noted = table.contains("send buffer was the limit");
+        let notes = simulated(&all)["notes"].to_string();
+        assert_eq!(notes.contains("send buffer was the limit"), is_noted);
+        is_noted
     };
     assert!(says("cubic") && !says("cubic/sndbuf=20MB") && !says("copa"));
 }

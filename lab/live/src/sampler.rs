@@ -85,6 +85,14 @@ impl History {
         &self.last
     }
 
+    /// Share of its sending time, in per cent, for which the send buffer kept the connection from
+    /// sending more; `None` up to half of it.
+    pub(crate) fn held_by_buffer(&self) -> Option<u64> {
+        let counters = &self.last.counters;
+        let [held, busy] = [counters.held_by_buffer, counters.busy].map(Span::as_nanos);
+        (held > busy / 2).then(|| held.saturating_mul(100) / busy.max(1))
+    }
+
     /// When byte number `offset` (from 1) was written, to [`PERIOD`] at worst. Between two samples
     /// bytes are taken to have been written evenly. `None` if no look saw it.
     fn written_at(&self, offset: u64) -> Option<Time> {
@@ -180,6 +188,20 @@ mod tests {
     }
 
     #[test]
+    fn a_send_buffer_that_holds_most_of_the_time_is_named() {
+        let held = |buffer, busy| {
+            let mut history = History::default();
+            let mut seen = wrote(1);
+            seen[0].counters.busy = Span::from_millis(busy);
+            seen[0].counters.held_by_buffer = Span::from_millis(buffer);
+            history.add(ms(1), seen);
+            history.held_by_buffer()
+        };
+        assert_eq!([held(0, 0), held(50, 100)], [None; 2]);
+        assert_eq!(held(60, 100), Some(60));
+    }
+
+    #[test]
     fn probes_beside_the_transfer_are_not_mistaken_for_it() {
         let mut history = History::default();
         let both = [wrote(10), wrote(5_000)].concat();
@@ -213,6 +235,10 @@ mod tests {
             panic!("expected one connection to port {peer}: {found:?}");
         };
         assert_eq!(seen.written, 50_000);
+        assert!(
+            seen.counters.held_by_buffer <= seen.counters.busy,
+            "{seen:?}"
+        );
         assert!(
             !seen.counters.rtt.is_zero() && seen.counters.cwnd > 0 && !seen.congestion.is_empty(),
             "{seen:?}"

@@ -184,6 +184,7 @@ struct Printed {
     about: About,
     #[serde(flatten)]
     simulated: Simulated,
+    notes: Vec<String>,
 }
 
 /// Shows the progress of long runs, and writes packet events if requested.
@@ -331,10 +332,12 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     for csv in [&args.series, &args.profile].into_iter().flatten() {
         board::write_about(csv, &about).map_err(Failure::failed)?;
     }
+    let notes = notes(&resolved.scenario, &report);
     if args.json {
         let printed = Printed {
             about,
             simulated: Simulated::of(&resolved, &report),
+            notes,
         };
         let json = serde_json::to_string(&printed).map_err(Failure::failed)?;
         print(format_args!("{json}\n"))?;
@@ -343,18 +346,24 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         if report.flows.len() > 1 {
             let _ = writeln!(text, "{}", together(&report, resolved.settle));
         }
-        for flow in report.flows.iter().filter(|flow| flow.held_by_buffer) {
-            let _ = writeln!(text, "note: {}: {HELD_BY_BUFFER}", flow.scheme);
-        }
-        for first in late_traces(&resolved.scenario, &report) {
-            let _ = writeln!(
-                text,
-                "note: a trace lets its first packet pass at {first}, after the end of the run: give a longer --duration"
-            );
+        for note in notes {
+            let _ = writeln!(text, "note: {note}");
         }
         print(text)?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Why figures may not be those of the algorithms.
+fn notes(scenario: &Scenario, report: &Report) -> Vec<String> {
+    let held = report.flows.iter().filter(|flow| flow.held_by_buffer);
+    let held = held.map(|flow| format!("{}: {HELD_BY_BUFFER}", flow.scheme));
+    let late = late_traces(scenario, report).into_iter().map(|first| {
+        format!(
+            "a trace lets its first packet pass at {first}, after the end of the run: give a longer --duration"
+        )
+    });
+    held.chain(late).collect()
 }
 
 /// Time at which the first packet could pass the links that let none pass in the run.

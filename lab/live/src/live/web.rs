@@ -195,6 +195,13 @@ impl Programs for Web {
             }
         }
         if self.scheme.controlled.is_none() {
+            let held = self.history.held_by_buffer();
+            notes.extend(held.map(|percent| {
+                format!(
+                    "{}: its send buffer was the limit in {percent} % of the time in which it sent (4 MiB by Linux's tcp_wmem): take a slower link or a shorter round trip",
+                    self.scheme.name
+                )
+            }));
             return Ok(());
         }
         let runtime = self
