@@ -2,7 +2,7 @@
 //! The sender by hand: what leaves when, worked out from the RFCs and from Linux.
 use alcc_cc::Kind;
 use alcc_cc::conformance::Checked;
-use alcc_flow::rules::{COPA, DATAGRAMS, LINUX, LINUX_2_6_24, LINUX_3_16, UDP};
+use alcc_flow::rules::{COPA, DATAGRAMS, LINUX, LINUX_2_6_24, LINUX_3_16, UDP, VERUS_PAPER};
 use alcc_flow::{Ack, AckError, Arrival, Range, Rules, Sender, Transmit};
 use alcc_units::{Bytes, Span, Time};
 
@@ -438,6 +438,37 @@ fn the_program_of_copa_takes_any_gap_for_a_loss_and_forgets_it() {
     b.until(3039);
     assert_eq!(b.sender.stats().timeouts, 0);
     assert_eq!(b.until(3040).len(), 10);
+}
+
+/// By the text of Verus, a packet is lost three delays after its gap was found, however many others
+/// arrive meanwhile. The epoch of 5 ms looks for it.
+#[test]
+fn a_timer_of_three_delays_finds_a_loss() {
+    const LOST: u64 = 12;
+    const DELAY: u64 = 40;
+    let mut b = Bench::new("verus:profile=paper", &VERUS_PAPER, 10_000);
+    let mut sent = Vec::new();
+    let (mut gap, mut again) = (None, None);
+    for ms in 1000..1600 {
+        sent.extend(b.until(ms));
+        let due = sent.iter().filter(|(left, _)| left + DELAY == ms);
+        for pn in due.map(|(_, t)| t.pn).filter(|pn| *pn != LOST) {
+            let ack = match pn {
+                0..LOST => numbers(0, &[(0, pn + 1)]),
+                _ => numbers(0, &[(0, LOST), (LOST + 1, pn + 1)]),
+            };
+            b.sender.on_ack(at(ms), &ack).unwrap();
+            gap = gap.or_else(|| (pn > LOST).then_some(ms));
+        }
+        sent.extend(b.send().into_iter().map(|t| (ms, t)));
+        let repeated = sent.iter().find(|(_, t)| t.kind == Kind::Retransmit);
+        again = repeated.map(|(ms, _)| *ms);
+        if again.is_some() {
+            break;
+        }
+    }
+    let waited = again.unwrap() - gap.unwrap();
+    assert!((3 * DELAY..=3 * DELAY + 5).contains(&waited), "{waited} ms");
 }
 
 #[test]
