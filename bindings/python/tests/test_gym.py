@@ -93,6 +93,14 @@ class Environment(unittest.TestCase):
         self.assertLess(most(), 12.1)
         self.assertGreater(most(options={"link": "48mbit", "rtt": "20ms"}), 30)
         self.assertLess(most(), 12.1)
+
+        def lost(**options):
+            env.reset(seed=1, options=options)
+            # 80 segments, of which the path holds 40.
+            return sum(env.step([power])[0][3] for power in [0.5] * 6 + [0.0] * 50)
+
+        self.assertGreater(lost(queue="droptail:packets=10"), 0)
+        self.assertEqual(lost(), 0)
         for wrong, words in [
             ({"lnik": "3mbit"}, "did you mean link"),
             ([1], "options: found .1., expected a dictionary"),
@@ -134,6 +142,30 @@ class Environment(unittest.TestCase):
         # Three later packets have to arrive, or a timeout to pass.
         self.assertLess(oracle, 5.5)
         self.assertGreater(sender, oracle + 0.2)
+
+    def test_changes_of_a_link_are_part_of_it(self):
+        from alcc.gym import Env
+
+        env = Env(link={"rate": "12mbit", "step": "2s:rate=4mbit"}, duration="5s", step="20ms")
+        env.reset(seed=1)
+        rates, over = [], False
+        while not over:
+            observation, _, _, over, _ = env.step([0.1])
+            rates.append((env.simulation.now_s, observation[0]))
+        self.assertGreater(max(rate for now, rate in rates if now < 2), 10)
+        self.assertLess(max(rate for now, rate in rates if now > 4), 5.5)
+
+    def test_the_sender_sees_throughput_a_round_trip_later_than_the_oracle(self):
+        from alcc.gym import Env
+
+        def first(oracle):
+            env = Env(link="12mbit", rtt="400ms", duration="8s", step="20ms", oracle=oracle)
+            seen = env.reset(seed=1)[0]
+            while seen[0] == 0:
+                seen = env.step([0.0])[0]
+            return env.simulation.now_s
+
+        self.assertAlmostEqual(first(False) - first(True), 0.4, delta=0.25)
 
     def test_the_action_moves_the_window_within_its_bounds(self):
         env = self.make()

@@ -655,6 +655,7 @@ fn rates_of_other_programs_become_a_link_or_are_refused_in_one_line() {
     ];
     let out = made(&[&[speed.as_str()], &form[..], &["--bin", "500ms"]].concat());
     assert_eq!(String::from_utf8(out.stdout).unwrap(), text);
+    let kept = file("kept", b"kept");
     let packed = file("packed.gz", &[0x1f, 0x8b, 8, 0]);
     let capture = file("a.pcap", &[0xd4, 0xc3, 0xb2, 0xa1, 2, 0]);
     for (input, words) in [
@@ -664,7 +665,8 @@ fn rates_of_other_programs_become_a_link_or_are_refused_in_one_line() {
         (&file("binary", &[0xff, 0xfe, 0, 0]), "it is not UTF-8 text"),
         (&file("empty", b""), "no row with a time and a rate"),
     ] {
-        let out = made(&[input]);
+        let out = made(&[input, "--output", &kept]);
+        assert_eq!(std::fs::read(&kept).unwrap(), b"kept");
         assert_eq!(out.status.code(), Some(2), "{input}: {}", said(&out));
         assert!(said(&out).contains(words), "{input}: {}", said(&out));
         assert_eq!(said(&out).lines().count(), 1, "{}", said(&out));

@@ -35,6 +35,37 @@ fn controls_of_the_kernel_and_datagrams_share_one_link() {
     assert!((0.5..2.1).contains(&mbps), "{mbps}");
 }
 
+/// A scheme of flows with unlike controls of the kernel, and one beside datagrams.
+#[test]
+fn schemes_mix_controls_of_the_kernel_and_datagrams() {
+    let folder = tempfile::tempdir().unwrap();
+    let arguments = "compare --emu --traces 12mbit --schemes bbr+cubic,cubic+udp:rate=2mbit,cubic --duration 3s --settle 1s --runs 1 --json --out";
+    let words = arguments.split_whitespace().chain(folder.path().to_str());
+    let mut command = real::alcc(&words.collect::<Vec<_>>());
+    let missing = [real::PROGRAMS, &["the kernel has no bbr"]].concat();
+    let Some(output) = real::done(&mut command, &missing) else {
+        return;
+    };
+    let results: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
+    let flows = results["flows"].as_array().unwrap();
+    let of = |field: &str| {
+        flows
+            .iter()
+            .map(|row| row[field].clone())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(of("scheme"), ["bbr+cubic", "cubic+udp:rate=2mbit", "cubic"]);
+    assert_eq!(of("profile"), ["kernel", "kernel+default", "kernel"]);
+    assert_eq!(
+        of("number_of_flows"),
+        [Value::from(2), 2.into(), Value::Null]
+    );
+    for row in flows {
+        assert_eq!(row["error"], Value::Null, "{row:#}");
+        assert!(row["bytes"].as_u64() > Some(500_000), "{row:#}");
+    }
+}
+
 #[test]
 fn two_flows_on_one_link_have_twins() {
     let arguments = "sim --emu --link 12mbit --up 12mbit --flow fixed:window=20/over=cubic --flow fixed:window=10/over=cubic@1s --duration 4s --json";

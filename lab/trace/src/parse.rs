@@ -174,6 +174,8 @@ mod tests {
             "0\n5\n5\n9",
             "0\r\n5\r\n5 \r\n9\r\n\r\n",
             " 0\n5\n5\n9\n\n \n",
+            "\u{feff}0\n5\n5\n9\n",
+            "\u{feff}# recorded on a walk\n0\n5\n# a tunnel\n5\n9\n",
         ] {
             let trace = Trace::parse(text.as_bytes()).unwrap();
             assert_eq!(trace.opportunities(), [0, 5, 5, 9], "{text:?}");
@@ -207,6 +209,15 @@ mod tests {
         for bad in ["-1\n", "1.5\n", "4294967296\n", "+3\n", "1 2\n", "\u{fffd}"] {
             assert!(error(bad).starts_with("line 1: '"), "{bad}");
         }
+    }
+
+    #[test]
+    fn a_compressed_trace_is_named() {
+        let packed = Trace::parse(&[0x1f, 0x8b, 8, 0, 0, b'\n', 1]);
+        assert_eq!(
+            packed.unwrap_err().to_string(),
+            "it is compressed by gzip: unpack it (gunzip)"
+        );
     }
 
     #[test]
