@@ -545,7 +545,8 @@ static __always_inline void note_program(struct placed *placed, struct task_stru
 	bpf_probe_read_kernel_str(placed->program, CC_NAME, leader->comm);
 }
 
-static __always_inline void watch(struct bpf_sock_ops *ops, struct bpf_sock *sk, __u64 client)
+static __always_inline void watch(struct bpf_sock_ops *ops, struct bpf_sock *sk, struct tcp_sock *tp,
+				  __u64 client)
 {
 	struct watched *w = bpf_sk_storage_get(&watched, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
 
@@ -553,6 +554,8 @@ static __always_inline void watch(struct bpf_sock_ops *ops, struct bpf_sock *sk,
 		return;
 	w->cookie = bpf_get_socket_cookie(ops);
 	w->client = client;
+	w->namespace = namespace_of(tp);
+	add_connections(w->namespace, 1);
 	bpf_sock_ops_cb_flags_set(ops, ops->bpf_sock_ops_cb_flags | BPF_SOCK_OPS_STATE_CB_FLAG);
 }
 
@@ -596,7 +599,7 @@ int alcc_policy(struct bpf_sock_ops *ops)
 	if (!r)
 		return 1;
 	if (wanted.watch)
-		watch(ops, sk, f.client);
+		watch(ops, sk, tp, f.client);
 	if (r->leave)
 		return 1;
 	bpf_getsockopt(ops, SOL_TCP, TCP_CONGESTION, is, CC_NAME);

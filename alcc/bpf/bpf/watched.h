@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
 /*
- * The connections of a trial, and their counters for who reads them. The map holds the
- * connections of one trial only, so a reading costs as much as there are of these, however many
- * sockets the machine has.
+ * The connections of a trial, and the iterator that reads their counters. It visits every TCP socket of
+ * a network namespace, so user space runs it only in those with open connections of the trial.
  */
 #pragma once
 
@@ -32,10 +31,18 @@ struct sk_buff {
 	char cb[48];
 };
 
-struct bpf_iter__bpf_sk_storage_map {
-	struct bpf_iter_meta *meta;
-	struct sock *sk;
-	void *value;
+struct ns_common {
+	unsigned int inum;
+};
+
+struct net {
+	struct ns_common ns;
+};
+
+struct sock_common___watched {
+	struct {
+		struct net *net;
+	} skc_net;
 };
 
 #pragma clang attribute pop
@@ -47,7 +54,8 @@ struct watched {
 	__u64 acked;
 	__u32 in_flight;
 	__u32 closed; /* the kernel is done with it */
-	__u64 told; /* at all */
+	__u32 namespace;
+	__u32 told; /* at all */
 };
 
 struct {
@@ -56,6 +64,30 @@ struct {
 	__type(key, int);
 	__type(value, struct watched);
 } watched SEC(".maps");
+
+/* The number of open connections in each network namespace, by the number that /proc shows. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 1024);
+	__type(key, __u32);
+	__type(value, __u64);
+} connections SEC(".maps");
+
+static __always_inline void add_connections(__u32 namespace, __s64 count)
+{
+	__u64 none = 0, *open;
+
+	bpf_map_update_elem(&connections, &namespace, &none, BPF_NOEXIST);
+	open = bpf_map_lookup_elem(&connections, &namespace);
+	if (open)
+		__sync_fetch_and_add(open, count);
+}
+
+static __always_inline __u32 namespace_of(struct tcp_sock *tp)
+{
+	return BPF_CORE_READ((struct sock_common___watched *)tp, skc_net.net, ns.inum);
+}
 
 /* A reading. */
 struct counters {
@@ -108,19 +140,28 @@ static __always_inline bool count(struct tcp_sock___watched *tp, struct watched 
 	return true;
 }
 
-SEC("iter/bpf_sk_storage_map")
-int alcc_readings(struct bpf_iter__bpf_sk_storage_map *ctx)
+SEC("iter/tcp")
+int alcc_readings(struct bpf_iter__tcp *ctx)
 {
-	struct tcp_sock___watched *tp = (void *)ctx->sk;
-	struct watched *w = ctx->value;
+	struct sock_common *skc = ctx->sk_common;
 	struct counters c = {};
+	struct tcp_sock *tp;
+	struct watched *w;
 
-	if (!tp || !w || w->closed || !count(tp, w, &c))
+	if (!skc)
+		return 0;
+	tp = bpf_skc_to_tcp_sock(skc);
+	if (!tp)
+		return 0;
+	w = bpf_sk_storage_get(&watched, (struct sock *)tp, 0, 0);
+	if (!w || w->closed || !count((void *)tp, w, &c))
+		return 0;
+	/* If it does not fit, the kernel drops it and visits the socket again. */
+	if (bpf_seq_write(ctx->meta->seq, &c, sizeof(c)))
 		return 0;
 	w->acked = c.acked;
 	w->in_flight = c.in_flight;
 	w->told = 1;
-	bpf_seq_write(ctx->meta->seq, &c, sizeof(c));
 	return 0;
 }
 
@@ -157,6 +198,7 @@ int alcc_closed(struct bpf_sock_ops *ops)
 	tp = bpf_skc_to_tcp_sock(sk);
 	if (!w || !tp || w->closed)
 		return 1;
+	add_connections(w->namespace, -1);
 	count((void *)tp, w, &end.c);
 	push(w, &end);
 	return 1;

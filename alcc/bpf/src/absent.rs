@@ -112,7 +112,7 @@ impl Trial {
     }
 
     /// Does nothing: there is no trial.
-    pub fn readings(&self) -> Result<Vec<Counters>, BpfError> {
+    pub fn readings(&mut self) -> Result<Vec<Counters>, BpfError> {
         match *self {}
     }
 

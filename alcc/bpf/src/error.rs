@@ -11,7 +11,7 @@ pub enum BpfError {
     NotBuilt,
     /// The process lacks the privilege.
     #[error(
-        "{attempt}: not permitted: run it as root (it needs CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON, for the first mount of /run/alcc-bpf and for rules in force also CAP_SYS_ADMIN; a few kernels refuse it to root, too)"
+        "{attempt}: not permitted: run it as root (it needs CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON, for the first mount of /run/alcc-bpf and for rules in force also CAP_SYS_ADMIN)"
     )]
     Forbidden {
         /// The attempted operation.

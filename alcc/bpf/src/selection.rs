@@ -434,9 +434,9 @@ fn processes(cgroup: &Path) -> Result<Vec<u32>, BpfError> {
     Ok(text.lines().filter_map(|line| line.parse().ok()).collect())
 }
 
-/// The processes in each network namespace except this process's own.
+/// The processes in each network namespace except this process's own, by the namespace's number.
 #[cfg(feature = "loader")]
-pub(crate) fn other_namespaces() -> Vec<Vec<u32>> {
+pub(crate) fn other_namespaces() -> BTreeMap<u64, Vec<u32>> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let mut by_namespace: BTreeMap<u64, Vec<u32>> = BTreeMap::new();
     for pid in entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()) {
@@ -447,7 +447,7 @@ pub(crate) fn other_namespaces() -> Vec<Vec<u32>> {
     if let Ok(own) = namespace(std::process::id()) {
         by_namespace.remove(&own);
     }
-    by_namespace.into_values().collect()
+    by_namespace
 }
 
 fn namespace(pid: u32) -> std::io::Result<u64> {

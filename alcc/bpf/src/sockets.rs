@@ -168,7 +168,8 @@ pub(crate) fn read(object: &Object, name: &str) -> Result<(), BpfError> {
     read_link(&link(object, name)?).map(drop)
 }
 
-fn link(object: &Object, name: &str) -> Result<Link, BpfError> {
+/// Attaches an iterator.
+pub(crate) fn link(object: &Object, name: &str) -> Result<Link, BpfError> {
     let attached = program(object, name).attach();
     attached.map_err(|e| BpfError::kernel(WALK, &e))
 }
@@ -216,7 +217,7 @@ pub(crate) fn everywhere(object: &Object) -> Result<Walk, BpfError> {
         seen: seen_in(&read_link(&link)?),
         unreached: 0,
     };
-    for pids in other_namespaces() {
+    for pids in other_namespaces().into_values() {
         match within(&pids, || read_link(&link)) {
             Ok(records) => walk.seen.extend(seen_in(&records?)),
             // Its processes have ended, and their sockets with them.

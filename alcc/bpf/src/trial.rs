@@ -4,25 +4,31 @@ use crate::attach::detach;
 use crate::control;
 use crate::encoded::Rules;
 use crate::error::BpfError;
+use crate::namespace::{namespace_of, within};
 use crate::options;
 use crate::pins;
 use crate::policy::exchange;
 use crate::rule::Rule;
-use crate::selection::{Counters, Selection, TransferEnd, name_of, open_cgroup};
-use crate::sockets::{Act, ENDS_MAPS, FUTURE, POLICIES, Wanted, map, program, read_link};
+use crate::selection::{Counters, Selection, TransferEnd, name_of, open_cgroup, other_namespaces};
+use crate::sockets::{Act, ENDS_MAPS, FUTURE, POLICIES, Wanted, link, map, program, read_link};
 use alcc_sys::Chosen;
 use libbpf_rs::{Link, MapCore, MapFlags, Object};
 use nix::fcntl::{Flock, FlockArg};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::File;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsRawFd;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 /// Program that records the end of each connection, and of each transfer on a connection that continues.
 const CLOSED: &str = "alcc_closed";
 const ACKED: &str = "alcc_acked";
 const READINGS: &str = "alcc_readings";
-const WATCHED: &str = "watched";
+/// Map of the number of open connections in each network namespace.
+const CONNECTIONS: &str = "connections";
+/// Shortest interval between two searches for processes in other network namespaces.
+const SEARCH: Duration = Duration::from_secs(1);
 /// `struct counters` of `watched.h`.
 const COUNTERS_LEN: usize = 48;
 /// Capacity of the queue of ends.
@@ -38,6 +44,11 @@ pub struct Trial {
     /// The first field to be dropped: from then on new connections do not change.
     future: Option<Link>,
     readings: Link,
+    /// The network namespace of this process.
+    own: u64,
+    /// Processes by which each network namespace can be entered, and the time of the last search.
+    processes: BTreeMap<u64, Vec<u32>>,
+    searched: Option<Instant>,
     _ends: [Link; 2],
     object: Object,
     _lock: Flock<File>,
@@ -78,10 +89,8 @@ impl Trial {
         rules.attach(&others);
         rules.attach(&selection.rule(Some(control.clone())));
         exchange(&map(&object, POLICIES), &rules)?;
-        let watched = map(&object, WATCHED);
-        let readings = program(&object, READINGS)
-            .attach_iter(watched.as_fd())
-            .map_err(failed)?;
+        let readings = link(&object, READINGS)?;
+        let own = namespace_of(std::process::id())?;
         // First, so that no connection ends unseen.
         let closed = program(&object, CLOSED)
             .attach_cgroup(folder.as_raw_fd())
@@ -94,19 +103,47 @@ impl Trial {
             selection: selection.clone(),
             future: Some(future),
             readings,
+            own,
+            processes: BTreeMap::from([(own, vec![std::process::id()])]),
+            searched: None,
             _ends: [closed, acked],
             object,
             _lock: lock,
         })
     }
 
-    /// The counters of all connections that have changed since the last call.
+    /// The counters of all connections that have changed since the last call. A call visits every TCP
+    /// socket of the network namespaces with open connections.
     ///
     /// # Errors
     /// The kernel refuses.
-    pub fn readings(&self) -> Result<Vec<Counters>, BpfError> {
-        let records = read_link(&self.readings)?;
+    pub fn readings(&mut self) -> Result<Vec<Counters>, BpfError> {
+        let open = self.namespaces();
+        let is_due = self.searched.is_none_or(|at| at.elapsed() >= SEARCH);
+        if is_due && open.iter().any(|number| *number != self.own) {
+            self.processes.append(&mut other_namespaces());
+            self.searched = Some(Instant::now());
+        }
+        let mut records = Vec::new();
+        for pids in open.iter().filter_map(|number| self.processes.get(number)) {
+            // Of a namespace that cannot be entered only the ends are counted.
+            if let Ok(read) = within(pids, || read_link(&self.readings)) {
+                records.extend(read?);
+            }
+        }
         Ok(records.chunks_exact(COUNTERS_LEN).map(counters).collect())
+    }
+
+    /// The network namespaces with open connections.
+    fn namespaces(&self) -> Vec<u64> {
+        let connections = map(&self.object, CONNECTIONS);
+        let is_open = |key: &Vec<u8>| {
+            let count = connections.lookup(key, MapFlags::ANY).ok().flatten();
+            count.is_some_and(|count| count.iter().any(|byte| *byte != 0))
+        };
+        let numbers = connections.keys().filter(is_open);
+        let number = |key: Vec<u8>| u32::from_ne_bytes(key.try_into().expect("four bytes")).into();
+        numbers.map(number).collect()
     }
 
     /// The ends of transfers and connections since the last call, in order.

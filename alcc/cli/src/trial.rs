@@ -37,6 +37,8 @@ use std::thread::JoinHandle;
 pub(crate) const PLAIN: &str = "fixed:window=1000000";
 /// Interval between readings of a connection.
 const PERIOD: Span = Span::from_millis(5);
+/// The pause after readings is at least this multiple of their duration.
+const REST: u64 = 4;
 /// After this time without a reading a connection has ended, or its transfer has.
 const FORGET: Span = Span::from_secs(600);
 
@@ -96,6 +98,11 @@ impl Args {
 /// The same share of the clients, selected by a secret, so that others cannot predict it.
 pub(crate) fn secret(share: Share) -> Result<Share, Failure> {
     salt::secret(share).map_err(|e| Failure::usage(format!("read /dev/urandom: {e}")))
+}
+
+/// Interval until the next readings, after some that took this long.
+fn period_after(took: Span) -> Span {
+    PERIOD.max(Span::from_nanos(took.as_nanos().saturating_mul(REST)))
 }
 
 /// `20%` as 0.2.
@@ -319,7 +326,7 @@ impl Follower {
                     self.run(&mut ring, stop, interval);
                 }
             }
-            Source::Kernel(trial) => self.run(&mut Kernel(trial), stop, interval),
+            Source::Kernel(trial) => self.run(&mut Kernel::new(trial), stop, interval),
         }
     }
 

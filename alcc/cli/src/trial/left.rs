@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Connections that the server has closed with bytes in flight. Its runtime no longer sees them, but the
 //! kernel's socket diagnosis does, until the last byte is acknowledged.
-use super::PERIOD;
+use super::period_after;
 use super::seen::Seen;
 use alcc_flow::TcpProgress;
 use alcc_observe::LeftEntry;
@@ -19,8 +19,6 @@ pub(super) const MOST: usize = 4096;
 /// one query each. Measured: a walk takes 150 us in a table of 262144 buckets, and 0.6 us more for
 /// each socket that it finds. A query for one takes 4 us.
 const MANY: usize = 128;
-/// The readings take at most one part in this number of a processor.
-const REST: u64 = 4;
 
 /// Source of the state of closed connections.
 pub(super) trait Diagnosis: Sized {
@@ -107,8 +105,7 @@ impl<D: Diagnosis> Left<D> {
     /// Time of the next reading: as often as the runtime read them, or less often if a reading takes long.
     /// `None`: none is followed.
     pub(super) fn period(&self) -> Option<Span> {
-        let rest = Span::from_nanos(self.took.as_nanos().saturating_mul(REST));
-        (!self.connections.is_empty()).then(|| PERIOD.max(rest))
+        (!self.connections.is_empty()).then(|| period_after(self.took))
     }
 
     /// Reads all of them.
@@ -213,6 +210,7 @@ fn seen(entry: &LeftEntry, at: Time, tcp: &TcpProgress, is_last: bool) -> Seen {
 
 #[cfg(test)]
 mod tests {
+    use super::super::PERIOD;
     use super::*;
 
     /// A kernel that still sends on all connections, and counts the queries.

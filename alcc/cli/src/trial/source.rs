@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Sources of a trial's readings: the runtime of the server or of the proxy, or the kernel.
-use super::PERIOD;
 use super::left::Left;
 use super::seen::Seen;
+use super::{PERIOD, period_after};
 use alcc_bpf::Counters;
 use alcc_observe::trial::Reading;
 use alcc_observe::{Action, Command, LeftBell, Pattern, Segment, Share, TraceReader, Traced};
+use alcc_socket::now;
 use alcc_units::{Bytes, Span, Time};
 use std::sync::Arc;
 use std::time::Duration;
@@ -133,21 +134,34 @@ impl Readings for Ring<'_> {
     }
 }
 
-/// Readings from the kernel, as frequent as a runtime's.
-pub(super) struct Kernel(pub(super) Box<alcc_bpf::Trial>);
+/// Readings from the kernel: as frequent as a runtime's, or less often if they take long.
+pub(super) struct Kernel {
+    trial: Box<alcc_bpf::Trial>,
+    /// Duration of the last readings.
+    took: Span,
+}
+
+impl Kernel {
+    pub(super) fn new(trial: Box<alcc_bpf::Trial>) -> Self {
+        let took = Span::ZERO;
+        Self { trial, took }
+    }
+}
 
 impl Readings for Kernel {
     fn wait(&mut self) {
-        std::thread::park_timeout(PERIOD.into());
+        std::thread::park_timeout(period_after(self.took).into());
     }
 
     fn take(&mut self, at: Time, each: &mut dyn FnMut(&Seen)) {
         // What cannot be read now is read in 5 ms; at the end nothing is missing but that.
-        for counters in self.0.readings().unwrap_or_default() {
+        let readings = self.trial.readings().unwrap_or_default();
+        self.took = now().since(at);
+        for counters in readings {
             began(at, &counters, each);
             each(&seen(at, &counters));
         }
-        for ended in self.0.ends() {
+        for ended in self.trial.ends() {
             began(at, &ended.counters, each);
             each(&Seen {
                 is_last: ended.closed,
@@ -157,7 +171,7 @@ impl Readings for Kernel {
     }
 
     fn lost(&self) -> u64 {
-        self.0.ends_lost()
+        self.trial.ends_lost()
     }
 
     fn unseen(&self) -> u64 {
@@ -169,12 +183,12 @@ impl Readings for Kernel {
     }
 
     fn give_back(&mut self, _share: Share) -> bool {
-        self.0.give_back().is_ok()
+        self.trial.give_back().is_ok()
     }
 
     fn end(&mut self) {
         // The server continues, and its connections end, so a control that one of them keeps does no harm.
-        let _refused = self.0.give_back();
+        let _refused = self.trial.give_back();
     }
 }
 
