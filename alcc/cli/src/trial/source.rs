@@ -6,7 +6,7 @@ use super::{PERIOD, period_after};
 use alcc_bpf::Counters;
 use alcc_observe::trial::Reading;
 use alcc_observe::{Action, Command, LeftBell, Pattern, Segment, Share, TraceReader, Traced};
-use alcc_socket::now;
+use alcc_sys::process_cpu;
 use alcc_units::{Bytes, Span, Time};
 use std::sync::Arc;
 use std::time::Duration;
@@ -137,7 +137,7 @@ impl Readings for Ring<'_> {
 /// Readings from the kernel: as frequent as a runtime's, or less often if they take long.
 pub(super) struct Kernel {
     trial: Box<alcc_bpf::Trial>,
-    /// Duration of the last readings.
+    /// CPU time of the last readings. On a busy machine they last longer.
     took: Span,
 }
 
@@ -155,8 +155,9 @@ impl Readings for Kernel {
 
     fn take(&mut self, at: Time, each: &mut dyn FnMut(&Seen)) {
         // What cannot be read now is read in 5 ms; at the end nothing is missing but that.
+        let before = process_cpu();
         let readings = self.trial.readings().unwrap_or_default();
-        self.took = now().since(at);
+        self.took = process_cpu().saturating_sub(before);
         for counters in readings {
             began(at, &counters, each);
             each(&seen(at, &counters));
