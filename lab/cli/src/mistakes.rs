@@ -89,6 +89,12 @@ pub(crate) const IDLE: &[Idle] = &[
         what: "it is for a capture: add --pcap FILE",
     },
     Idle {
+        command: "sim",
+        options: &["--qlog-version"],
+        if_given: |given| !given.has("--qlog"),
+        what: "it is for a qlog: add --qlog FILE",
+    },
+    Idle {
         command: "compare",
         options: OF_COMPARED_SCENARIOS,
         if_given: |given| given.has("--reference"),

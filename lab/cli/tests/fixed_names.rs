@@ -86,7 +86,7 @@ alcc-lab emulate
 alcc-lab sim
     --link --delay --up --rtt --queue --queue-up --loss --loss-up --radio --radio-up --step --steps
     --outages --repeat --reorder --flow --plugin --duration --seed --start --settle --phase --lateness --jitter --wake --max-events
-    --emu --series --profile --pcap --pcap-at --qlog --figure --panels --json
+    --emu --series --profile --pcap --pcap-at --qlog --qlog-version --figure --panels --json
 alcc send
     --transport --port --bind --insecure --carrier --stall --series --json --pin --ca --duration
     --size --file --rate --flows --connect-timeout --cc --plugin --under --feedback --enforce

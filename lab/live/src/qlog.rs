@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A simulated run as qlog: the sequential form of draft-ietf-quic-qlog-main-schema-14 (QlogFileSeq),
-//! with those events of draft-ietf-quic-qlog-quic-events-13 that concern congestion control. qvis
-//! and others read these.
+//! with those events of draft-ietf-quic-qlog-quic-events-13 that concern congestion control. qvis loads
+//! nothing newer than version 0.3 (drafts 02 of both), so the same events can be written with its header
+//! and names.
 //!
 //! Events are seen from the sender: a packet is acknowledged or lost when the sender learns it. A
 //! segment stands for a packet in the 1-RTT space. Times are milliseconds since the start; flows are
@@ -29,10 +30,80 @@ const SCHEMAS: [&str; 2] = [
 /// Ends every record of the sequence with a line feed and begins it with this (RFC 7464).
 const RECORD: u8 = 0x1e;
 
+/// Version of a qlog.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Version {
+    /// draft-ietf-quic-qlog-main-schema-14 and -quic-events-13.
+    #[default]
+    Draft14,
+    /// 0.3, the newest that qvis loads.
+    V0_3,
+}
+
+impl std::str::FromStr for Version {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, &'static str> {
+        match text {
+            "draft-14" => Ok(Self::Draft14),
+            "0.3" => Ok(Self::V0_3),
+            _ => Err("want draft-14 or 0.3"),
+        }
+    }
+}
+
+/// Names of the draft beside those of version 0.3, where events have categories.
+const NAMES: [(&str, &str); 3] = [
+    ("quic:packet_sent", "transport:packet_sent"),
+    ("quic:packet_lost", "recovery:packet_lost"),
+    ("quic:recovery_metrics_updated", "recovery:metrics_updated"),
+];
+
+impl Version {
+    fn name(self, name: &str) -> &str {
+        let old = NAMES.iter().find(|n| self == Self::V0_3 && n.0 == name);
+        old.map_or(name, |n| n.1)
+    }
+
+    fn header(self, title: &str, about: &About) -> Value {
+        let about = json!(about).to_string();
+        let vantage_point = json!({"name": "sender", "type": "server"});
+        match self {
+            Self::Draft14 => json!({
+                "file_schema": "urn:ietf:params:qlog:file:sequential",
+                "serialization_format": "application/qlog+json-seq",
+                "title": title,
+                "description": about,
+                "trace": {
+                    "common_fields": {
+                        "time_format": "relative_to_epoch",
+                        "reference_time": {"clock_type": "monotonic", "epoch": "unknown"},
+                    },
+                    "vantage_point": vantage_point,
+                    "event_schemas": SCHEMAS,
+                },
+            }),
+            // qvis wants version and format among the first 1,024 characters: the description is long.
+            Self::V0_3 => json!({
+                "qlog_version": "0.3",
+                "qlog_format": "JSON-SEQ",
+                "title": title,
+                "description": about,
+                "trace": {
+                    "title": title,
+                    "common_fields": {"time_format": "relative", "reference_time": 0.0},
+                    "vantage_point": vantage_point,
+                },
+            }),
+        }
+    }
+}
+
 /// Writes a qlog as a run goes.
 #[derive(Debug)]
 pub struct Qlog<W> {
     to: W,
+    version: Version,
     flows: Vec<Flow>,
     failed: Option<io::Error>,
 }
@@ -43,6 +114,8 @@ struct Flow {
     unacked: BTreeMap<u64, Sent>,
     /// The place in `unacked` of a packet.
     places: BTreeMap<u64, u64>,
+    /// Acknowledgements that have come; they have no numbers of their own.
+    acks: u64,
     metrics: Written,
     values: Written,
 }
@@ -74,24 +147,11 @@ impl<W: Write> Qlog<W> {
     ///
     /// # Errors
     /// The error of the writer.
-    pub fn new(mut to: W, title: &str, about: &About) -> io::Result<Self> {
-        let header = json!({
-            "file_schema": "urn:ietf:params:qlog:file:sequential",
-            "serialization_format": "application/qlog+json-seq",
-            "title": title,
-            "description": json!(about).to_string(),
-            "trace": {
-                "common_fields": {
-                    "time_format": "relative_to_epoch",
-                    "reference_time": {"clock_type": "monotonic", "epoch": "unknown"},
-                },
-                "vantage_point": {"name": "sender", "type": "server"},
-                "event_schemas": SCHEMAS,
-            },
-        });
-        record(&mut to, &header)?;
+    pub fn new(mut to: W, version: Version, title: &str, about: &About) -> io::Result<Self> {
+        record(&mut to, &version.header(title, about))?;
         Ok(Self {
             to,
+            version,
             flows: Vec::new(),
             failed: None,
         })
@@ -115,7 +175,7 @@ impl<W: Write> Qlog<W> {
     fn event(&mut self, at: Time, flow: usize, name: &str, data: Value) {
         let event = json!({
             "time": at.as_millis_f64(),
-            "name": name,
+            "name": self.version.name(name),
             "group_id": flow.to_string(),
             "data": data,
         });
@@ -155,11 +215,27 @@ impl<W: Write> Qlog<W> {
             (PacketStep::Received, PacketContent::Ack { stream, ack }) => {
                 let complete = if stream { ack.cumulative_ack } else { 0 };
                 let ranges: Vec<_> = ack.ranges().iter().map(|r| (r.start, r.end)).collect();
-                let numbers = self.flow(event.flow).acked(complete, &ranges);
-                if !numbers.is_empty() {
-                    let data = json!({"packet_number_space": "application_data", "packet_numbers": numbers});
-                    self.event(event.at, event.flow, "quic:packets_acked", data);
-                }
+                let flow = self.flow(event.flow);
+                let numbers = flow.acked(complete, &ranges);
+                let number = flow.acks;
+                flow.acks += 1;
+                let (name, data) = match self.version {
+                    Version::Draft14 if numbers.is_empty() => return,
+                    Version::Draft14 => (
+                        "quic:packets_acked",
+                        json!({"packet_number_space": "application_data", "packet_numbers": numbers}),
+                    ),
+                    // qvis takes them from the frames of packets.
+                    Version::V0_3 => (
+                        "transport:packet_received",
+                        json!({
+                            "header": header(number),
+                            "raw": {"length": event.len.get()},
+                            "frames": ack_frames(&numbers),
+                        }),
+                    ),
+                };
+                self.event(event.at, event.flow, name, data);
             }
             _ => {}
         }
@@ -168,6 +244,16 @@ impl<W: Write> Qlog<W> {
 
 fn header(pn: u64) -> Value {
     json!({"packet_type": "1RTT", "packet_number": pn})
+}
+
+/// The frames of a packet that acknowledges these for the first time.
+fn ack_frames(numbers: &[u64]) -> Vec<Value> {
+    let runs = numbers.chunk_by(|a, b| a + 1 == *b);
+    let ranges: Vec<_> = runs.map(|run| [run[0], run[run.len() - 1]]).collect();
+    match ranges.is_empty() {
+        true => Vec::new(),
+        false => vec![json!({"frame_type": "ack", "acked_ranges": ranges})],
+    }
 }
 
 /// The name in the schema.

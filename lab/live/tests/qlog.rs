@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The qlog of a simulated run, against what draft-ietf-quic-qlog-main-schema-14 and
-//! draft-ietf-quic-qlog-quic-events-13 say in CDDL: fields, types and words, and nothing beside them.
-use alcc_live::qlog::Qlog;
+//! draft-ietf-quic-qlog-quic-events-13, or the drafts 02 of both, say in CDDL: fields, types and words, and
+//! nothing beside them. Version 0.3 also against what qvis looks at.
+use alcc_live::qlog::{Qlog, Version};
 use alcc_results::About;
 use alcc_results::scenario::ScenarioOptions;
 use alcc_sim::{AlgorithmEvent, FlowState, FoundLost, PacketEvent, PacketStep, Probe, Report};
@@ -19,12 +20,14 @@ enum Type {
     Fields(&'static [Field]),
     /// At least one.
     Array(&'static Self),
+    /// Or none.
+    Any(&'static Self),
 }
 
 /// Name, whether it is required, and what it holds.
 type Field = (&'static str, bool, Type);
 
-use Type::{Array, Fields, Float, Text, Unsigned, Word};
+use Type::{Any, Array, Fields, Float, Text, Unsigned, Word};
 
 const FILE: &[Field] = &[
     (
@@ -60,6 +63,30 @@ const REFERENCE: &[Field] = &[
     // Of a monotonic clock it must be unknown.
     ("epoch", true, Word(&["unknown"])),
     ("wall_clock_time", false, Text),
+];
+/// Version 0.3.
+const OLD_FILE: &[Field] = &[
+    ("qlog_version", true, Word(&["0.3"])),
+    ("qlog_format", true, Word(&["JSON-SEQ"])),
+    ("title", false, Text),
+    ("description", false, Text),
+    ("trace", true, Fields(OLD_TRACE)),
+];
+const OLD_TRACE: &[Field] = &[
+    ("title", false, Text),
+    ("description", false, Text),
+    ("common_fields", false, Fields(OLD_COMMON)),
+    ("vantage_point", false, Fields(VANTAGE_POINT)),
+];
+const OLD_COMMON: &[Field] = &[
+    (
+        "time_format",
+        false,
+        Word(&["absolute", "delta", "relative"]),
+    ),
+    ("reference_time", false, Float),
+    ("protocol_type", false, Array(&Text)),
+    ("group_id", false, Text),
 ];
 const VANTAGE_POINTS: Type = Word(&["client", "server", "network", "unknown"]);
 const VANTAGE_POINT: &[Field] = &[
@@ -98,6 +125,17 @@ const PACKETS_ACKED: &[Field] = &[
     ("packet_number_space", false, SPACES),
     ("packet_numbers", false, Array(&Unsigned)),
 ];
+/// Version 0.3 only.
+const PACKET_RECEIVED: &[Field] = &[
+    ("header", true, Fields(HEADER)),
+    ("frames", false, Any(&Fields(ACK_FRAME))),
+    ("raw", false, Fields(RAW)),
+];
+const ACK_FRAME: &[Field] = &[
+    ("frame_type", true, Word(&["ack"])),
+    ("ack_delay", false, Float),
+    ("acked_ranges", false, Array(&Array(&Unsigned))),
+];
 const PACKET_LOST: &[Field] = &[
     ("header", false, Fields(HEADER)),
     (
@@ -132,6 +170,8 @@ impl Type {
                 let items = items.ok_or_else(|| format!("{at}: {value}"))?;
                 return items.iter().try_for_each(|item| each.check(at, item));
             }
+            Any(_) if value == &json!([]) => true,
+            Any(each) => return Array(each).check(at, value),
         };
         right.then_some(()).ok_or_else(|| format!("{at}: {value}"))
     }
@@ -153,15 +193,23 @@ fn check(at: &str, fields: &[Field], value: &Value) -> Result<(), String> {
 }
 
 fn check_event(event: &Value) -> Result<(), String> {
+    check_event_of(Version::Draft14, event)
+}
+
+fn check_event_of(version: Version, event: &Value) -> Result<(), String> {
     let name = event["name"].as_str().ok_or("no name")?;
-    let data = match name {
-        "quic:packet_sent" => PACKET_SENT,
-        "quic:packets_acked" => PACKETS_ACKED,
-        "quic:packet_lost" => PACKET_LOST,
-        "quic:recovery_metrics_updated" => METRICS,
+    let data = match (version, name) {
+        (Version::Draft14, "quic:packet_sent") => PACKET_SENT,
+        (Version::Draft14, "quic:packets_acked") => PACKETS_ACKED,
+        (Version::Draft14, "quic:packet_lost") => PACKET_LOST,
+        (Version::Draft14, "quic:recovery_metrics_updated") => METRICS,
+        (Version::V0_3, "transport:packet_sent") => PACKET_SENT,
+        (Version::V0_3, "transport:packet_received") => PACKET_RECEIVED,
+        (Version::V0_3, "recovery:packet_lost") => PACKET_LOST,
+        (Version::V0_3, "recovery:metrics_updated") => METRICS,
         // The second schema of the trace.
-        own if own.starts_with("alcc:") => return Ok(()),
-        other => return Err(format!("no event '{other}' in the schema")),
+        (_, own) if own.starts_with("alcc:") => return Ok(()),
+        (_, other) => return Err(format!("no event '{other}' in the schema")),
     };
     let envelope = event.as_object().ok_or("no object")?;
     let mut envelope = envelope.clone();
@@ -173,7 +221,7 @@ fn check_event(event: &Value) -> Result<(), String> {
         ("time_format", false, TIME_FORMATS),
     ];
     check(name, &fields, &Value::Object(envelope))?;
-    if name == "quic:recovery_metrics_updated" && body == json!({}) {
+    if name.ends_with("metrics_updated") && body == json!({}) {
         return Err("there must be at least one metric".to_owned());
     }
     check(name, data, &body)
@@ -216,6 +264,10 @@ type Drops = Vec<(Time, usize, u64)>;
 
 /// The records of a run of some seconds over 12 Mbit/s and 40 ms, its report, and what was dropped.
 fn run(options: &str, flows: &[&str]) -> (Vec<Value>, Report, Drops) {
+    run_as(Version::Draft14, options, flows)
+}
+
+fn run_as(version: Version, options: &str, flows: &[&str]) -> (Vec<Value>, Report, Drops) {
     let text = format!(
         "link = '12mbit'\nqueue = 'droptail:packets=20'\nduration = '3s'\n{options}\nflow = {flows:?}"
     );
@@ -225,7 +277,7 @@ fn run(options: &str, flows: &[&str]) -> (Vec<Value>, Report, Drops) {
         .unwrap()
         .scenario;
     let mut watched = Watched {
-        qlog: Qlog::new(Vec::new(), "test", &About::default()).unwrap(),
+        qlog: Qlog::new(Vec::new(), version, "test", &About::default()).unwrap(),
         dropped: Vec::new(),
     };
     let report = alcc_sim::run_with(&scenario, &mut watched).unwrap();
@@ -240,27 +292,30 @@ fn run(options: &str, flows: &[&str]) -> (Vec<Value>, Report, Drops) {
     (records.collect(), report, watched.dropped)
 }
 
+/// Runs with all events that there are.
+const RUNS: [(&str, &[&str]); 6] = [
+    ("", &["cubic", "udp:rate=2mbit"]),
+    ("", &["verus/over=reno", "budget/over=cubic"]),
+    (
+        "loss = '2%'",
+        &[
+            "bbr",
+            "bbr3",
+            "verus",
+            "sprout",
+            "fixed:window=9/host=linux",
+        ],
+    ),
+    ("loss = '2%'", &["reno/host=datagrams", "copa", "vivace"]),
+    ("step = ['1s:rate=0bit']", &["cubic"]),
+    ("loss-up = '100%'", &["reno/host=datagrams"]),
+];
+
 #[test]
 fn every_record_is_as_the_schema_says() {
     let mut seen: BTreeMap<String, usize> = BTreeMap::new();
     let mut triggers = BTreeSet::new();
-    for (options, flows) in [
-        ("", &["cubic", "udp:rate=2mbit"][..]),
-        ("", &["verus/over=reno", "budget/over=cubic"]),
-        (
-            "loss = '2%'",
-            &[
-                "bbr",
-                "bbr3",
-                "verus",
-                "sprout",
-                "fixed:window=9/host=linux",
-            ],
-        ),
-        ("loss = '2%'", &["reno/host=datagrams", "copa", "vivace"]),
-        ("step = ['1s:rate=0bit']", &["cubic"]),
-        ("loss-up = '100%'", &["reno/host=datagrams"]),
-    ] {
+    for (options, flows) in RUNS {
         let (records, _, _) = run(options, flows);
         check("file", FILE, &records[0]).unwrap();
         let mut last = 0.0;
@@ -398,4 +453,115 @@ fn windows_are_bytes() {
     );
     // A quota: its target window in bytes.
     assert!(last("verus")["congestion_window"].as_u64() > Some(1448));
+}
+
+/// The parts of one flow that qvis draws.
+#[derive(Debug, Default, PartialEq)]
+struct Drawn {
+    sent: BTreeSet<u64>,
+    acked: BTreeSet<u64>,
+    lost: BTreeSet<u64>,
+    /// By name of the line.
+    metrics: BTreeMap<String, Vec<f64>>,
+}
+
+/// The same from both versions, by flow.
+fn drawn(records: &[Value]) -> BTreeMap<String, Drawn> {
+    let mut flows: BTreeMap<String, Drawn> = BTreeMap::new();
+    for event in &records[1..] {
+        let group = event["group_id"].as_str().expect("a group in each event");
+        let flow = flows.entry(group.to_owned()).or_default();
+        let data = &event["data"];
+        let number = || data["header"]["packet_number"].as_u64().unwrap();
+        let (_, name) = event["name"].as_str().unwrap().split_once(':').unwrap();
+        match name {
+            "packet_sent" => {
+                assert!(data["raw"]["length"].as_u64() > Some(0), "{event}");
+                assert!(flow.sent.insert(number()), "{event}");
+            }
+            "packet_lost" => {
+                flow.lost.insert(number());
+            }
+            "packets_acked" => {
+                let numbers = data["packet_numbers"].as_array().unwrap();
+                flow.acked
+                    .extend(numbers.iter().map(|n| n.as_u64().unwrap()));
+            }
+            "packet_received" => {
+                assert!(data["raw"]["length"].as_u64() > Some(0), "{event}");
+                number();
+                for frame in data["frames"].as_array().unwrap() {
+                    for range in frame["acked_ranges"].as_array().unwrap() {
+                        // Both are included.
+                        let [from, to] = [&range[0], &range[1]].map(|n| n.as_u64().unwrap());
+                        flow.acked.extend(from..=to);
+                    }
+                }
+            }
+            "recovery_metrics_updated" | "metrics_updated" => {
+                for (name, value) in data.as_object().unwrap() {
+                    let line = flow.metrics.entry(name.clone()).or_default();
+                    line.push(value.as_f64().unwrap());
+                }
+            }
+            _ => {}
+        }
+    }
+    flows
+}
+
+/// Its reader of JSON sequences, its loader, and its congestion graph (its commits 531a8a51 and 6c383e23).
+#[test]
+fn qvis_loads_version_0_3_and_draws_the_same() {
+    for (options, flows) in RUNS {
+        let (draft, _, _) = run(options, flows);
+        let (records, _, _) = run_as(Version::V0_3, options, flows);
+        check("file", OLD_FILE, &records[0]).unwrap();
+        let (mut last, mut packets) = (BTreeMap::new(), BTreeSet::new());
+        for event in &records[1..] {
+            check_event_of(Version::V0_3, event).unwrap_or_else(|e| panic!("{e}: {event}"));
+            // Events out of order are sorted with a warning, flow by flow.
+            let (at, group) = (event["time"].as_f64().unwrap(), &event["group_id"]);
+            let before = last.insert(group.to_string(), at);
+            assert!(before.is_none_or(|before| before <= at), "{event}");
+            // The sequence diagram joins both sides by the numbers.
+            let number = &event["data"]["header"]["packet_number"];
+            let packet = format!("{group} {} {number}", event["name"]);
+            assert!(number.is_null() || packets.insert(packet), "{event}");
+        }
+        let here = drawn(&records);
+        assert_eq!(here, drawn(&draft), "{flows:?}");
+        assert_eq!(here.len(), flows.len());
+        for (group, flow) in here {
+            let flow_text = flows[group.parse::<usize>().unwrap()];
+            assert!(!flow.sent.is_empty(), "{flow_text}");
+            assert!(
+                flow.acked.is_subset(&flow.sent) && flow.lost.is_subset(&flow.sent),
+                "{flow_text}"
+            );
+            // Nothing comes back of datagrams, or through a path that loses all of it.
+            if !flow_text.starts_with("udp") && !options.contains("loss-up") {
+                assert!(!flow.acked.is_empty(), "{flow_text}");
+                for line in ["bytes_in_flight", "smoothed_rtt", "latest_rtt", "min_rtt"] {
+                    assert!(flow.metrics.contains_key(line), "{flow_text}: {line}");
+                }
+            }
+        }
+    }
+}
+
+/// A file that is not called .sqlog is known by its first 1,024 characters.
+#[test]
+fn qvis_finds_version_and_form_at_the_beginning() {
+    let about = About {
+        command: "alcc-lab sim ".repeat(200),
+        ..About::default()
+    };
+    let qlog = Qlog::new(Vec::new(), Version::V0_3, "test", &about).unwrap();
+    let text = String::from_utf8(qlog.finish().unwrap()).unwrap();
+    let beginning: String = text.chars().take(1024).collect();
+    for word in ["qlog_version", "qlog_format", "JSON-SEQ"] {
+        assert!(beginning.contains(word), "{beginning}");
+    }
+    assert!(!beginning.contains("NDJSON"));
 }

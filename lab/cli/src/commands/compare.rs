@@ -477,6 +477,7 @@ pub(crate) fn command_line() -> String {
             "--series",
             "--pcap",
             "--qlog",
+            "--qlog-version",
             "--profile",
         ];
         if about_output.contains(&word.as_str()) {

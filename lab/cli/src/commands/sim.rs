@@ -14,7 +14,7 @@ use alcc_files::ScenarioFolder;
 use alcc_link::RateSpec;
 use alcc_live::capture::{Capture, CapturePoint};
 use alcc_live::flows::Waits;
-use alcc_live::qlog::Qlog;
+use alcc_live::qlog::{Qlog, Version};
 use alcc_live::simulated::HELD_BY_BUFFER;
 use alcc_live::{Tools, board, twin};
 use alcc_results::row::{SIMULATED, Value};
@@ -50,7 +50,7 @@ const EXAMPLES: &str = "Examples:
   alcc-lab sim --link 100mbit --up 10mbit --queue droptail:packets=333 --flow 10*cubic/stagger=1s --flow reno/dir=up --flow udp:rate=5mbit,on=1s,off=1s
   alcc-lab sim --link 20mbit --link 8mbit --flow cubic --flow cubic/links=2@10s-20s      # a chain of two links
   alcc-lab sim --link 10mbit --steps every=5s,rate=10mbit..100mbit,delay=5ms..50ms,loss=0..1% --flow verus --flow cubic
-  alcc-lab sim --flow cubic --duration 5s --pcap cubic.pcap --qlog cubic.sqlog      # for Wireshark and for qvis
+  alcc-lab sim --flow cubic --duration 5s --pcap cubic.pcap --qlog cubic.sqlog --qlog-version 0.3      # for Wireshark and for qvis
   alcc-lab sim --link lte --flow cubic --flow verus@10s --figure lte.svg      # for a paper
   alcc-lab sim lab/examples/contention.toml --seed 2      # a scenario file
   alcc-lab sim --link lte --up 12mbit --flow cubic --flow verus/over=cubic@5s --duration 30s --emu      # the same with real programs
@@ -101,12 +101,20 @@ pub(crate) struct Args {
         default_value = "sender"
     )]
     pcap_at: CapturePoint,
-    /// Write qlog (JSON-SEQ) for qvis
+    /// Write qlog (JSON-SEQ)
     ///
     /// It has packets sent, acknowledged and lost, windows, round-trip times and the algorithms'
     /// events.
     #[arg(long, value_name = "FILE", conflicts_with = "emu", value_parser = a_file)]
     qlog: Option<PathBuf>,
+    /// Version of the qlog: draft-14, or 0.3 for qvis
+    #[arg(
+        long,
+        hide_short_help = true,
+        value_name = "VERSION",
+        default_value = "draft-14"
+    )]
+    qlog_version: Version,
     #[command(flatten)]
     figure: Figure,
     /// Print a JSON object
@@ -213,7 +221,8 @@ impl Shown {
             pcap.map_err(|e| wrong(path, e))
         });
         let qlog = args.qlog.as_ref().map(|path| {
-            let qlog = create(path).and_then(|file| Qlog::new(file, "alcc-lab sim", about));
+            let qlog = create(path)
+                .and_then(|file| Qlog::new(file, args.qlog_version, "alcc-lab sim", about));
             qlog.map_err(|e| wrong(path, e))
         });
         Ok(Self {

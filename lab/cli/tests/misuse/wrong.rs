@@ -180,6 +180,7 @@ pub(super) const WRONG: &[(&str, &str)] = &[
     ("sim --flow cubic --jitter 1ms", "over=cubic"),
     ("sim --flow cubic --settle 1s", "--settle"),
     ("sim --pcap-at link", "add --pcap FILE"),
+    ("sim --qlog-version 0.3", "add --qlog FILE"),
     (
         "sim idle.toml",
         "idle.toml:2: jitter: no flow is over TCP: give one",
@@ -321,6 +322,7 @@ pub(super) const WRONG: &[(&str, &str)] = &[
     ("sim --pcap /nosuch/x", "/nosuch/x: no such"),
     ("sim --pcap x --pcap-at nowhere", "'nowhere'"),
     ("sim --qlog /nosuch/x", "/nosuch/x: no such"),
+    ("sim --qlog x --qlog-version 0.4", "want draft-14 or 0.3"),
     ("sim --emu --series x", "'--series <FILE>'"),
     ("sim --plugin nosuch.so", "nosuch.so"),
     ("sim --plugin notes.txt", "notes.txt"),
