@@ -14,7 +14,7 @@
 //! | memory of the last episode | 16 intervals | section 5.5 |
 //!
 //! Differs from the RFC: there is an optional limit as for `droptail`. Without it the queue is bounded by its control
-//! alone.
+//! alone. As in Linux, a dequeue that finds no packet does not end the time above target.
 use super::droptail::{BYTES, Droptail, PACKETS};
 use super::{ECN, Enqueue, Queue, QueueKind, Queued, ecn};
 use crate::Packet;
@@ -116,6 +116,12 @@ impl Codel {
         beside: Bytes,
         drops: &mut Vec<Packet>,
     ) -> Option<Queued> {
+        if self.line.len() == 0 {
+            // The time above target goes on, as in Linux. Otherwise a queue that runs empty between two packets would
+            // never drop, however long each of them waits for the turns of other queues.
+            self.dropping = false;
+            return None;
+        }
         let mut head = self.next(now, beside);
         if self.dropping {
             while let Some((mut queued, true)) = head
@@ -244,6 +250,26 @@ mod tests {
         let mut drops = Vec::new();
         codel.dequeue(Time::from_millis(ms), &mut drops);
         drops.len()
+    }
+
+    /// A queue of FQ-CoDel with a packet every 10 ms, each of which waits 6 ms for other queues.
+    #[test]
+    fn a_turn_without_a_packet_does_not_end_the_time_above_target() {
+        let line = Droptail::new(Bytes::MAX, u64::MAX);
+        let mut codel = Codel::new(line, Span::from_millis(5), Span::from_millis(100));
+        let mut drops = Vec::new();
+        for ms in (10..=210).step_by(10) {
+            let (len, ecn) = (Bytes::new(1500), Ecn::NotEct);
+            let (id, flow) = (ms, 0);
+            let packet = Packet { id, flow, len, ecn };
+            codel.line.push(Time::from_millis(ms - 6), packet);
+            for _ in 0..2 {
+                codel.dequeue_beside(Time::from_millis(ms), Bytes::new(30_000), &mut drops);
+            }
+        }
+        // above target from 10, and again from 120
+        let dropped: Vec<u64> = drops.iter().map(|packet| packet.id).collect();
+        assert_eq!(dropped, [110]);
     }
 
     #[test]
