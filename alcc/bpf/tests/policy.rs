@@ -9,10 +9,12 @@ use alcc_bpf::{
     BpfError, Future, Place, Prefix, RULES, Rule, Seen, Selection, Whose, attach, cgroup_of,
     detach, end_futures, futures, policy,
 };
+use nix::sched::{CloneFlags, unshare};
 use nix::sys::socket::{getsockopt, setsockopt, sockopt::TcpCongestion};
 use starts::first_right;
 use std::net::{Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
+use std::process::Command;
 use std::time::Instant;
 
 const FILE: &str = "/etc/alcc/policy.toml";
@@ -168,6 +170,77 @@ fn what_others_have_chosen_stays() {
     assert_eq!(control(&free), third);
     policy::rollback().unwrap();
     assert_eq!(control(&free), third);
+}
+
+/// A locked control cannot be replaced, not even by root.
+#[test]
+fn the_control_of_a_route_stays() {
+    const ROUTES: [(&str, &str); 3] = [("127.0.0.2", ""), ("::1", ""), ("127.0.0.3", "lock ")];
+    let _alone = controls::controls_alone();
+    let (default, other) = two_controls();
+    if unshare(CloneFlags::CLONE_NEWNET).is_err() {
+        println!("skipped: needs the right to make network namespaces");
+        return;
+    }
+    let ip = |words: &str| {
+        let ip = Command::new("ip").args(words.split(' ')).status();
+        ip.is_ok_and(|status| status.success())
+    };
+    assert!(ip("link set lo up"));
+    // Otherwise the kernel's own route there is the better one.
+    ip("route del local ::1 dev lo table local");
+    for (address, lock) in ROUTES {
+        let route = format!("route replace local {address} dev lo congctl {lock}{default}");
+        if !ip(&route) {
+            println!("skipped: needs iproute2");
+            return;
+        }
+    }
+    let server = Server::new("[::]:0");
+    let connect = |address: &str| {
+        let client = TcpStream::connect((address, server.port().unwrap())).unwrap();
+        (client, server.0.accept().unwrap().0)
+    };
+    let (_client, free) = connect("127.0.0.1");
+    let before = ROUTES.map(|(address, _)| connect(address));
+    let apply = || {
+        apply(vec![Rule {
+            port: server.port(),
+            ..rule(Some(other))
+        }])
+    };
+    if apply().is_none() {
+        return;
+    }
+    let after = ROUTES.map(|(address, _)| connect(address));
+    let all = || before.iter().chain(&after).map(|(_, served)| served);
+    let stay = || all().for_each(|served| assert_eq!(control(served), default));
+    assert_eq!(control(&free), other);
+    stay();
+    let seen = apply().unwrap();
+    let by_route = seen
+        .iter()
+        .filter(|s| s.whose == Whose::Route && Some(s.port) == server.port());
+    assert_eq!(
+        by_route
+            .filter(|s| s.was == default && s.now.is_none())
+            .count(),
+        6,
+        "{seen:?}"
+    );
+    policy::rollback().unwrap();
+    stay();
+    // An administrator counts before a route, unless the route is locked.
+    let found = attach(&selected(server.port()), other).unwrap();
+    assert_eq!(
+        found.iter().filter(|f| f.error.is_some()).count(),
+        2,
+        "{found:?}"
+    );
+    let switched = all().filter(|served| control(served) == other);
+    assert_eq!(switched.count(), 4);
+    detach(&selected(server.port())).unwrap();
+    stay();
 }
 
 fn selected(port: Option<u16>) -> Selection {
