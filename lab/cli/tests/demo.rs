@@ -2,6 +2,8 @@
 //! The main job, short: real nginx, real curl, the kernel's TCP, ours above it, on emulated links.
 //!
 //! Figures on a busy machine say little, so only what must hold anyway is checked.
+#[path = "../../../alcc/bpf/tests/support/mod.rs"]
+mod controls;
 #[path = "../../../alcc/cli/tests/support/real.rs"]
 mod real;
 
@@ -72,6 +74,52 @@ fn plain_and_controlled_beside_each_other() {
             out.path().join(file).metadata().unwrap().len() > 100,
             "{file}"
         );
+    }
+}
+
+/// Names of alcc's own controls that the kernel has.
+fn registered() -> Vec<String> {
+    let list = "/proc/sys/net/ipv4/tcp_available_congestion_control";
+    let list = std::fs::read_to_string(list).unwrap();
+    let ours = list
+        .split_whitespace()
+        .filter(|name| name.starts_with("alcc_"));
+    ours.map(str::to_owned).collect()
+}
+
+#[test]
+fn root_gets_a_row_of_the_kernel_and_nothing_stays_loaded() {
+    let _alone = controls::controls_alone();
+    let out = tempfile::tempdir().unwrap();
+    let folder = out.path().to_str().unwrap();
+    let mut command = real::alcc(&["demo", "--duration", "2s", "--out", folder, "--json"]);
+    let Some(output) = real::done(&mut command, real::PROGRAMS) else {
+        return;
+    };
+    let said = text(&output.stderr);
+    let results: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
+    let flows = results["flows"].as_array().unwrap();
+    let names: Vec<_> = flows
+        .iter()
+        .map(|f| f["scheme"].as_str().unwrap())
+        .collect();
+    if said.contains("without budget in the kernel: ") {
+        println!("skipped: needs the right to load BPF programs: {said}");
+        assert!(!names.contains(&"alcc_budget/lowat=16384B"), "{names:?}");
+        return;
+    }
+    assert_eq!(names[..2], ["alcc_budget/lowat=16384B", "cubic"]);
+    let resident = &flows[0];
+    assert!(resident["bytes"].as_u64().unwrap() > 100_000, "{resident}");
+    assert_eq!(
+        (&resident["feedback"], &resident["enforcement"]),
+        (&"kernel".into(), &"kernel".into())
+    );
+    // The parent process unloads before it ends; the kernel ends some registrations a moment later.
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !registered().is_empty() {
+        assert!(Instant::now() < deadline, "{:?}", registered());
+        std::thread::sleep(Duration::from_millis(20));
     }
 }
 
