@@ -24,6 +24,9 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 const NOBODY: u32 = 65_534;
+/// The last line after a policy has ended whose rules have named algorithms of alcc.
+const REGISTERED: &str =
+    "alcc: its congestion controls stay registered with the kernel: 'alcc bpf unload' removes them";
 
 /// Root and the kernel's part, or it is said what is missing.
 fn possible() -> bool {
@@ -95,7 +98,7 @@ fn off() -> String {
     command.env("XDG_RUNTIME_DIR", nowhere.path());
     let out = command.arg(env!("CARGO_BIN_EXE_alcc")).output().unwrap();
     assert!(out.status.success(), "{out:?}");
-    String::from_utf8(out.stdout).unwrap()
+    String::from_utf8(out.stdout).unwrap() + &String::from_utf8(out.stderr).unwrap()
 }
 
 /// The one line of the error, which is one of usage or of the machine.
@@ -224,9 +227,52 @@ fn a_policy_is_checked_applied_shown_and_rolled_back() {
         )),
         "{said}"
     );
+    assert!(said.lines().any(|line| line == REGISTERED), "{said}");
     assert_eq!((control(&before), &*control(&after)), (default, "reno"));
     assert!(done("policy show").starts_with("no policy is in force\n"));
     assert_eq!(done("policy rollback"), "no policy was in force\n");
+}
+
+#[test]
+fn the_choice_of_a_route_is_kept_and_named() {
+    if !possible() {
+        return;
+    }
+    let _alone = controls::controls_alone();
+    unshare(CloneFlags::CLONE_NEWNET).unwrap();
+    let ip = |words: &str| {
+        let ip = Command::new("ip").args(words.split(' ')).status();
+        ip.is_ok_and(|status| status.success())
+    };
+    if !ip("link set lo up") || !ip("route replace local 127.0.0.1 dev lo congctl reno") {
+        lacks::lacks("iproute2");
+        return;
+    }
+    let (server, port) = server();
+    let (_client, served) = connect(&server);
+    let file = File::new("");
+    let why = "chosen by a route (ip route ... congctl)";
+    let said = file.apply(&port_rule(port, "budget"));
+    assert!(
+        said.contains(&format!(
+            "alcc policy: 1 connection left alone at reno: {why}"
+        )),
+        "{said}"
+    );
+    // Both ends: the client's is under no rule.
+    let shown = done("policy show");
+    assert!(
+        shown.contains(&format!("left alone: 2 connections with reno: {why}")),
+        "{shown}"
+    );
+    let json = done(&format!("policy apply --json {}", file.path().display()));
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(
+        (&json["left"]["route"], &json["switched"]),
+        (&1.into(), &0.into())
+    );
+    done("policy rollback");
+    assert_eq!(control(&served), "reno");
 }
 
 #[test]
@@ -749,24 +795,73 @@ fn applied_and_rolled_back_under_traffic() {
     assert!(turns > 0);
 }
 
-/// Under a real systemd, with all of the unit's hardening.
-#[test]
-fn the_service_follows_a_unit_and_keeps_the_old_policy_after_a_mistake() {
-    let deps = root::root().join("target/deps/root");
-    let nginx = deps.join("usr/sbin/nginx");
-    for needed in [Path::new("/lib/systemd/systemd"), &nginx] {
-        if !needed.exists() {
-            lacks::lacks(&needed.display().to_string());
-            return;
+/// A systemd of its own, with nginx and all of the unit's hardening.
+struct Systemd {
+    dir: tempfile::TempDir,
+    _alone: controls::Alone,
+}
+
+impl Systemd {
+    fn new() -> Option<Self> {
+        let deps = root::root().join("target/deps/root");
+        let nginx = deps.join("usr/sbin/nginx");
+        for needed in [Path::new("/lib/systemd/systemd"), &nginx] {
+            if !needed.exists() {
+                lacks::lacks(&needed.display().to_string());
+                return None;
+            }
         }
+        if !possible() {
+            return None;
+        }
+        let system = Self {
+            dir: tempfile::tempdir().unwrap(),
+            _alone: controls::controls_alone(),
+        };
+        system.write("units/alcc-test.target", "[Unit]\nDefaultDependencies=no\n");
+        system.write(
+            "units/nginx.service",
+            "[Unit]\nDefaultDependencies=no\n[Service]\nExecStart=/run/bin/nginx\nTimeoutStopSec=5\nKillMode=mixed\n",
+        );
+        let unit = include_str!("../../../packaging/alcc.service")
+            .replace("/etc/alcc/policy.toml", "/run/policy.toml")
+            .replace("policy apply", "policy apply /run/policy.toml")
+            .replace("@BIN@", "/run/bin");
+        system.write("units/alcc.service", &unit);
+        system.write(
+            "units/alcc.service.d/test.conf",
+            "[Unit]\nDefaultDependencies=no\n[Service]\nStandardOutput=append:/run/alcc.log\nStandardError=append:/run/alcc.log\n",
+        );
+        let libraries = deps.join("usr/lib/x86_64-linux-gnu");
+        system.write(
+            "bin/nginx",
+            &format!(
+                "#!/bin/sh\nexport LD_LIBRARY_PATH={}\nexec {} -c /run/nginx.conf -g 'daemon off;'\n",
+                libraries.display(),
+                nginx.display()
+            ),
+        );
+        let program = env!("CARGO_BIN_EXE_alcc");
+        system.write("bin/alcc", &format!("#!/bin/sh\nexec {program} \"$@\"\n"));
+        let folders = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"];
+        let folders = folders.map(|name| format!("{name}_temp_path /var/lib/nginx/{name};\n"));
+        system.write(
+            "conf/nginx.conf",
+            &format!(
+                "pid /run/nginx.pid;\nuser root;\nerror_log /var/log/nginx/error.log;\nevents {{}}\n\
+                 http {{\naccess_log off;\n{}server {{ listen 8081; }}\n}}\n",
+                folders.concat()
+            ),
+        );
+        system.write(
+            "conf/policy.toml",
+            "[[rule]]\nunit = \"nginx.service\"\ncc = \"budget\"\n",
+        );
+        Some(system)
     }
-    if !possible() {
-        return;
-    }
-    let _alone = controls::controls_alone();
-    let dir = tempfile::tempdir().unwrap();
-    let write = |name: &str, text: &str| {
-        let path = dir.path().join(name);
+
+    fn write(&self, name: &str, text: &str) {
+        let path = self.dir.path().join(name);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(&path, text).unwrap();
         let mode = if name.starts_with("bin/") {
@@ -775,61 +870,35 @@ fn the_service_follows_a_unit_and_keeps_the_old_policy_after_a_mistake() {
             0o644
         };
         std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
-    };
-    write("units/alcc-test.target", "[Unit]\nDefaultDependencies=no\n");
-    write(
-        "units/nginx.service",
-        "[Unit]\nDefaultDependencies=no\n[Service]\nExecStart=/run/bin/nginx\nTimeoutStopSec=5\nKillMode=mixed\n",
-    );
-    let unit = include_str!("../../../packaging/alcc.service")
-        .replace("/etc/alcc/policy.toml", "/run/policy.toml")
-        .replace("policy apply", "policy apply /run/policy.toml")
-        .replace("@BIN@", "/run/bin");
-    write("units/alcc.service", &unit);
-    write(
-        "units/alcc.service.d/test.conf",
-        "[Unit]\nDefaultDependencies=no\n[Service]\nStandardOutput=append:/run/alcc.log\nStandardError=append:/run/alcc.log\n",
-    );
-    let libraries = deps.join("usr/lib/x86_64-linux-gnu");
-    write(
-        "bin/nginx",
-        &format!(
-            "#!/bin/sh\nexport LD_LIBRARY_PATH={}\nexec {} -c /run/nginx.conf -g 'daemon off;'\n",
-            libraries.display(),
-            nginx.display()
-        ),
-    );
-    let program = env!("CARGO_BIN_EXE_alcc");
-    write("bin/alcc", &format!("#!/bin/sh\nexec {program} \"$@\"\n"));
-    let folders = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"];
-    let folders = folders.map(|name| format!("{name}_temp_path /var/lib/nginx/{name};\n"));
-    write(
-        "conf/nginx.conf",
-        &format!(
-            "pid /run/nginx.pid;\nuser root;\nerror_log /var/log/nginx/error.log;\nevents {{}}\n\
-             http {{\naccess_log off;\n{}server {{ listen 8081; }}\n}}\n",
-            folders.concat()
-        ),
-    );
-    write(
-        "conf/policy.toml",
-        "[[rule]]\nunit = \"nginx.service\"\ncc = \"budget\"\n",
-    );
-    let script = root::root().join("alcc/cli/tests/systemd/outside");
-    let done = Command::new("bash")
-        .arg(script)
-        .arg(dir.path())
-        .arg("policy")
-        .output();
-    let done = done.unwrap();
-    let said = String::from_utf8_lossy(&done.stdout).into_owned();
-    if done.status.code() == Some(2) {
-        lacks::lacks("a systemd in namespaces");
-        return;
     }
+
+    /// Starts it, and a script of `tests/systemd` in it, which must print these lines. Returns all that it printed.
+    fn prints(&self, script: &str, lines: &[String]) -> String {
+        let outside = root::root().join("alcc/cli/tests/systemd/outside");
+        let mut bash = Command::new("bash");
+        let done = bash.arg(outside).arg(self.dir.path()).arg(script).output();
+        let done = done.unwrap();
+        let said = String::from_utf8_lossy(&done.stdout).into_owned();
+        if done.status.code() == Some(2) {
+            lacks::lacks("a systemd in namespaces");
+            return String::new();
+        }
+        let errors = String::from_utf8_lossy(&done.stderr);
+        for line in lines {
+            assert!(said.lines().any(|l| l == line), "{line}\n{said}\n{errors}");
+        }
+        said
+    }
+}
+
+#[test]
+fn the_service_follows_a_unit_and_keeps_the_old_policy_after_a_mistake() {
+    let Some(system) = Systemd::new() else {
+        return;
+    };
     let (default, _) = two_controls();
     let rule = |cc: &str, n: &str| format!("active success, 1: unit nginx.service: {cc} ({n})");
-    for line in [
+    let said = system.prints("policy", &[
         format!("start: 0 {}", rule("budget", "1 connection")),
         format!("connected: 0 {}", rule("budget", "2 connections")),
         // Those of before have ended.
@@ -843,17 +912,45 @@ fn the_service_follows_a_unit_and_keeps_the_old_policy_after_a_mistake() {
         format!(
             "alcc policy: 1 connection from alcc_copa to {default}: given back at the end of the policy"
         ),
-    ] {
-        assert!(
-            said.lines().any(|l| l == line),
-            "{line}\n{said}\n{}",
-            String::from_utf8_lossy(&done.stderr)
-        );
-    }
+    ]);
     assert!(
-        said.contains("/run/policy.toml:2: no key 'unti' (did you mean unit?)"),
+        said.is_empty() || said.contains("/run/policy.toml:2: no key 'unti' (did you mean unit?)"),
         "{said}"
     );
+}
+
+/// Only the links of `systemctl enable` start it.
+#[test]
+fn an_enabled_service_puts_the_policy_in_force_when_the_machine_starts() {
+    let Some(system) = Systemd::new() else {
+        return;
+    };
+    let unit = include_str!("../../../packaging/alcc.service");
+    assert!(unit.ends_with("\n[Install]\nWantedBy=multi-user.target\n"));
+    // The target of the test stands for that one.
+    system.write(
+        "units/alcc-test.target",
+        "[Unit]\nDefaultDependencies=no\nAfter=alcc.service nginx.service own.socket\n",
+    );
+    // Sockets of systemd have the control that their unit names.
+    system.write(
+        "units/own.socket",
+        "[Unit]\nDefaultDependencies=no\n[Socket]\nListenStream=8082\nTCPCongestion=reno\n",
+    );
+    system.write("units/own.service", "[Service]\nExecStart=/bin/true\n");
+    let wanted = system.dir.path().join("units/alcc-test.target.wants");
+    std::fs::create_dir(&wanted).unwrap();
+    for unit in ["alcc.service", "nginx.service", "own.socket"] {
+        symlink(Path::new("..").join(unit), wanted.join(unit)).unwrap();
+    }
+    system.write(
+        "conf/policy.toml",
+        "[[rule]]\nport = [8081, 8082]\ncc = \"budget\"\n",
+    );
+    system.prints("reboot", &[
+        "started: active, line 1: port 8081: budget (1 connection)".to_owned(),
+        "started: active, new connections to port 8082: reno (chosen by the program, or by TCPCongestion= of its socket unit)".to_owned(),
+    ]);
 }
 
 #[test]
@@ -901,4 +998,6 @@ fn off_ends_the_policy_and_what_attach_has_chosen() {
         assert_eq!(control(socket), default);
     }
     assert_eq!(off(), "");
+    done("bpf load");
+    assert_eq!(off(), format!("{REGISTERED}\n"));
 }

@@ -56,6 +56,7 @@ fn in_the_kernel() -> Result<(), Failure> {
         let sockets = count(back as u64, "socket");
         print(format_args!("{sockets} given back\n"))?;
     }
+    policy::note_registered();
     policy?;
     futures?;
     back.map(drop)

@@ -200,7 +200,7 @@ fn chosen_by(whose: Whose) -> Option<&'static str> {
     match whose {
         Whose::System | Whose::Policy => None,
         Whose::Since => Some("chosen after the policy, by the program or an administrator"),
-        Whose::Own => Some("chosen by the program"),
+        Whose::Own => Some("chosen by the program, or by TCPCongestion= of its socket unit"),
         Whose::Route => Some("chosen by a route (ip route ... congctl)"),
         Whose::Mptcp => Some("part of a Multipath TCP connection"),
         Whose::Attached => Some("chosen by 'alcc attach'"),
@@ -246,7 +246,11 @@ fn report(seen: &[Seen], json: bool, done: impl Fn() -> String) -> Result<ExitCo
 
 fn rollback(json: bool) -> Result<ExitCode, Failure> {
     match roll_back()? {
-        Some(seen) => report(&seen, json, || "no policy is in force any more".to_owned()),
+        Some(seen) => {
+            let done = report(&seen, json, || "no policy is in force any more".to_owned());
+            note_registered();
+            done
+        }
         None if json => report(&[], true, String::new),
         None => {
             print("no policy was in force\n")?;
@@ -265,6 +269,15 @@ pub(crate) fn roll_back() -> Result<Option<Vec<Seen>>, Failure> {
     });
     note_unreached(walk.unreached);
     Ok(Some(walk.seen))
+}
+
+/// Notes that alcc's congestion controls are still registered with the kernel, and what removes them.
+pub(crate) fn note_registered() {
+    if !alcc_bpf::loaded().is_empty() {
+        note(format_args!(
+            "alcc: its congestion controls stay registered with the kernel: 'alcc bpf unload' removes them"
+        ));
+    }
 }
 
 /// Notes that connections may have been missed.

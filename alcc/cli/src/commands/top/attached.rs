@@ -137,7 +137,7 @@ fn reason(seen: &Seen, policy: Option<&InForce>) -> String {
         }
         (Whose::Policy, None) => "an earlier policy has chosen it".to_owned(),
         (Whose::Attached, _) => "'alcc attach' has chosen it".to_owned(),
-        (Whose::Own, _) => "its program has chosen it".to_owned(),
+        (Whose::Own, _) => "its program or socket unit has chosen it".to_owned(),
         (Whose::Since, _) => {
             "its program or an administrator has chosen it after the policy".to_owned()
         }
