@@ -25,6 +25,7 @@ use starts::first_right;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -96,7 +97,7 @@ impl Served {
         let mut command = Command::new(program);
         command.args([PORT.to_string()]).arg(world.path("www/data"));
         command.args(more);
-        let server = Program(world.outside.spawn(command).unwrap());
+        let server = Program(world.outside.spawn(command).unwrap(), String::new());
         wait_for("the server listens", || {
             listens(server.0.id(), PORT).then_some(())
         });
@@ -310,7 +311,8 @@ fn shown(is_it: &dyn Fn(&serde_json::Value) -> bool) -> serde_json::Value {
 }
 
 /// A program that stays; ended with the test.
-struct Program(Child);
+/// And what it said at its start.
+struct Program(Child, String);
 
 impl Program {
     /// `alcc attach`, when it has said what it steers.
@@ -327,7 +329,7 @@ impl Program {
             assert!(said.len() > before, "{args}: {said}");
         }
         child.stderr = Some(stderr.into_inner());
-        Self(child)
+        Self(child, said)
     }
 
     fn signal(&self, signal: Signal) {
@@ -337,7 +339,7 @@ impl Program {
     /// Its end, and what it said.
     fn end(mut self) -> (ExitStatus, String) {
         let status = wait_for("it ends", || self.0.try_wait().unwrap());
-        let mut said = String::new();
+        let mut said = std::mem::take(&mut self.1);
         self.0
             .stdout
             .take()
@@ -720,7 +722,7 @@ fn a_steered_socket_goes_to_another_process() {
             child
                 .arg("/dev/zero")
                 .stdout(std::os::fd::OwnedFd::from(its));
-            let child = Program(child.spawn().unwrap());
+            let child = Program(child.spawn().unwrap(), String::new());
             let steered = || {
                 let seen = shown(&|c| c["algorithm"] == cc && c["feedback"] == "bpf");
                 seen["bytes"].as_u64().unwrap()
@@ -862,4 +864,100 @@ fn several_ports_are_attached_and_given_back_together() {
     assert_eq!(one.status.code(), Some(2), "{said}");
     assert!(said.contains("takes one --port"), "{said}");
     done("bpf unload");
+}
+
+/// docs/attach.md: the options of a socket of the program, before it chooses the control.
+#[test]
+fn a_program_sets_options_by_the_documented_call() {
+    const SERVER: &str = r#"
+#include <linux/bpf.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+int main(void)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len = sizeof at;
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    BLOCK
+    if (bind(fd, (struct sockaddr *)&at, len) != 0 || listen(fd, 1) != 0 ||
+        getsockname(fd, (struct sockaddr *)&at, &len) != 0)
+        return 1;
+    printf("%d\n", ntohs(at.sin_port));
+    fflush(stdout);
+    return getchar() == EOF ? 0 : 2;
+}
+"#;
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/attach.md");
+    let Ok(page) = std::fs::read_to_string(page) else {
+        support::lacks("the pages");
+        return;
+    };
+    let block = page
+        .split_once("```c\n")
+        .unwrap()
+        .1
+        .split_once("```")
+        .unwrap()
+        .0;
+    let dir = tempfile::tempdir().unwrap();
+    let Some(program) = c_programs::of(&SERVER.replace("BLOCK", block), dir.path()) else {
+        return;
+    };
+    let _alone = controls::controls_alone();
+    if !loaded() {
+        return;
+    }
+    let mut server = Command::new(program);
+    let mut server = server
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut port = String::new();
+    BufReader::new(server.stdout.take().unwrap())
+        .read_line(&mut port)
+        .unwrap();
+    let port: u16 = port.trim().parse().unwrap();
+    let _client = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    let found = done(&format!("attach --port {port} --cc reno --dry-run --json"));
+    let found: serde_json::Value = serde_json::from_str(&found).unwrap();
+    let sockets = found["sockets"].as_array().unwrap().iter();
+    let controls: Vec<_> = sockets.map(|s| s["was"].as_str().unwrap()).collect();
+    assert_eq!(
+        controls, ["alcc_budget:delay=20ms"; 2],
+        "its own, and one that it accepts"
+    );
+    drop(server.stdin.take());
+    assert!(server.wait().unwrap().success());
+}
+
+/// The kernel's form has one of the modes.
+#[test]
+fn an_option_that_the_kernel_lacks_runs_in_user_space_and_that_is_said() {
+    let _alone = controls::controls_alone();
+    if !loaded() {
+        return;
+    }
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    for (cc, says) in [
+        (
+            "copa:mode=auto",
+            "alcc: alcc_copa has no such options, so copa:mode=auto runs in this",
+        ),
+        (
+            "sprout",
+            "alcc: sprout runs in this process until Ctrl-C; then",
+        ),
+    ] {
+        let steering = Program::start(&format!("attach --port {port} --cc {cc} --future"));
+        steering.signal(Signal::SIGTERM);
+        let (status, said) = steering.end();
+        assert!(status.success() && said.contains(says), "{said}");
+    }
 }

@@ -57,15 +57,27 @@ fn compiled(name: &str, dir: &Path, more: impl FnOnce() -> Vec<OsString>) -> Opt
     if let Some(before) = std::env::var_os("ALCC_C_PROGRAMS") {
         return Some(Path::new(&before).join(name));
     }
+    let source = root().join(format!("alcc/cli/tests/c/{name}.c"));
+    cc(&source, dir, more)
+}
+
+/// This text, compiled into `dir`. `None`, and said, without a C compiler.
+pub(crate) fn of(text: &str, dir: &Path) -> Option<PathBuf> {
+    let source = dir.join("program.c");
+    std::fs::write(&source, text).unwrap();
+    cc(&source, dir, Vec::new)
+}
+
+fn cc(source: &Path, dir: &Path, more: impl FnOnce() -> Vec<OsString>) -> Option<PathBuf> {
     let cc = Command::new("cc").arg("--version").output();
     if !cc.is_ok_and(|out| out.status.success()) {
         lacks("a C compiler (cc)");
         return None;
     }
-    let program = dir.join(name);
+    let program = dir.join(source.file_stem().unwrap());
     let out = Command::new("cc")
         .args(["-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror"])
-        .arg(root().join(format!("alcc/cli/tests/c/{name}.c")))
+        .arg(source)
         .args(more())
         .arg("-o")
         .arg(&program)

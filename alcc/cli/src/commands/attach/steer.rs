@@ -10,7 +10,7 @@ use crate::output::note;
 use crate::progress::stop_flag;
 use crate::runs::enter;
 use crate::wording::count;
-use alcc_bpf::{BpfError, Found, Selection};
+use alcc_bpf::{BpfError, Found, RESIDENT, Selection};
 use alcc_cc::Registry;
 use alcc_socket::others::{Holder as Held, Known, Others, TakeError};
 use alcc_sys::TcpSocket;
@@ -70,8 +70,11 @@ pub(super) fn run(
             "alcc: some connections stay as they are: {why}"
         ));
     }
+    let resident = RESIDENT.iter().find(|r| r.algorithm == cc.name);
+    let lacks = resident.map(|r| format!("{} has no such options, so ", r.control.name));
     note(format_args!(
-        "alcc: {cc} runs in this process until Ctrl-C; then the connections get back their earlier congestion control"
+        "alcc: {}{cc} runs in this process until Ctrl-C; then the connections get back their earlier congestion control",
+        lacks.unwrap_or_default()
     ));
     let ended = steering.until(&stop, &mut Matching::new(&later), args.future);
     let back = others.give_back();
