@@ -1,17 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `alcc run` where the algorithm itself can run in the kernel: its connections, and its end.
+#[path = "support/c_programs.rs"]
+mod c_programs;
 #[path = "../../bpf/tests/support/mod.rs"]
 mod controls;
 #[path = "support/kernel.rs"]
 mod kernel;
+#[path = "support/lacks.rs"]
+mod lacks;
 #[path = "support/wait.rs"]
 mod wait;
 
+/// Of the tests with links.
+mod support {
+    pub(crate) use crate::lacks::lacks;
+}
+
 use controls::controls_alone;
 use kernel::{alcc, command, done, loaded};
-use std::io::{BufRead, BufReader, Write};
+use nix::sys::socket::{getsockopt, sockopt::TcpCongestion};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
+use std::time::Duration;
 use wait::wait_for;
 
 /// A server and its client. For each word on standard input it writes, and says which control the
@@ -24,6 +36,10 @@ def control(s):
 def pair():
     client = socket.create_connection(listener.getsockname())
     return listener.accept()[0], client
+def pour():
+    global sent
+    while pouring:
+        server.sendall(bytes(200000)); sent += 200000
 def drain(client):
     while n := len(client.recv(1 << 16)):
         received.append(n)
@@ -36,6 +52,16 @@ for line in sys.stdin:
     word = line.strip()
     if word == "write":
         server.sendall(bytes(20000)); sent += 20000
+        print(control(server), flush=True)
+    elif word == "pour":
+        pouring = True
+        source = threading.Thread(target=pour); source.start()
+        print(control(server), flush=True)
+    elif word == "sent":
+        print(control(server), sent, flush=True)
+    elif word == "stop":
+        pouring = False
+        source.join()
         print(control(server), flush=True)
     elif word == "new":
         other, _ = pair()
@@ -114,6 +140,11 @@ fn first(options: &str) -> (String, String) {
     (control, server.ends())
 }
 
+fn control(socket: &TcpStream) -> String {
+    let name = getsockopt(socket, TcpCongestion).unwrap();
+    name.to_string_lossy().trim_end_matches('\0').to_owned()
+}
+
 fn system_default() -> String {
     let name = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_congestion_control").unwrap();
     name.trim().to_owned()
@@ -133,7 +164,9 @@ fn auto_takes_it_where_nothing_else_is_asked_for() {
 
     let Some(_alone) = loaded() else { return };
     let dir = tempfile::tempdir().unwrap();
-    let metrics = format!("--metrics {}/metrics", dir.path().display());
+    let place = dir.path().display();
+    let [metrics, log, json] = ["--metrics", "--log", "--json-out"]
+        .map(|option| format!("{option} {place}/{}", option.trim_matches('-')));
     let (control, said) = first("");
     assert_eq!(control, "alcc_budget", "{said}");
     assert!(
@@ -162,6 +195,12 @@ fn auto_takes_it_where_nothing_else_is_asked_for() {
             "alcc_window",
             "does not report what --metrics needs",
         ),
+        (&*log, "alcc_window", "does not report what --log needs"),
+        (
+            &*json,
+            "alcc_window",
+            "does not report what --json-out needs",
+        ),
         ("--enforce bpf", "alcc_window", ""),
         ("--enforce gate+pacing", &plain, ""),
         ("--feedback tcp-info", &plain, ""),
@@ -172,6 +211,24 @@ fn auto_takes_it_where_nothing_else_is_asked_for() {
         assert!(
             said.contains(why) && (!why.is_empty() || !said.contains("because")),
             "{options}: {said}"
+        );
+    }
+    // Nearly all clients are in the share; which, a secret decides.
+    let options = "trial --loopback --share 99.9% --json-out /dev/null -- python3 -c";
+    let mut trial = Server::of(command(options));
+    let control = trial.does("write");
+    let said = trial.ends();
+    assert!(said.contains("does not report what trial needs"), "{said}");
+    assert!(
+        ["alcc_window", &plain].contains(&&*control),
+        "{control}: {said}"
+    );
+    if let Some(plugin) = c_programs::plugin("slow", dir.path()) {
+        let (control, said) = first(&format!(" --plugin {}", plugin.display()));
+        assert_eq!(control, "alcc_window", "{said}");
+        assert!(
+            said.contains("does not report what --plugin needs"),
+            "{said}"
         );
     }
     for (options, why) in [
@@ -194,6 +251,55 @@ fn auto_takes_it_where_nothing_else_is_asked_for() {
         assert_eq!(refused.status.code(), Some(2), "{said}");
         assert!(said.contains(why) && said.lines().count() == 1, "{said}");
     }
+}
+
+/// Orders of `alcc ctl`; after each the control of a socket, and the enforcement.
+fn orders(plain: &str) -> [(&str, &str, &str); 10] {
+    [
+        ("enforce gate+pacing", plain, "gate+pacing"),
+        ("enforce bpf", "alcc_window", "bpf"),
+        ("enforce kernel", "alcc_budget", "kernel"),
+        ("cc verus:r=4", "alcc_verus", "kernel"),
+        ("cc sprout", "alcc_window", "bpf"),
+        ("enforce gate", plain, "gate"),
+        ("cc copa", plain, "gate"),
+        ("enforce auto", "alcc_copa", "kernel"),
+        ("off", plain, ""),
+        ("on", "alcc_copa", "kernel"),
+    ]
+}
+
+/// Each order comes while the server writes, and while its data waits for the client.
+#[test]
+fn it_is_switched_while_it_sends() {
+    let Some(_alone) = loaded() else { return };
+    let plain = system_default();
+    let mut server = Server::start(" --cc budget");
+    let run = server.child.id();
+    server.does("write");
+    server.does("pour");
+    let sent = |server: &mut Server| -> (String, u64) {
+        let said = server.does("sent");
+        let (control, bytes) = said.split_once(' ').unwrap();
+        (control.to_owned(), bytes.parse().unwrap())
+    };
+    for turn in 0..2 {
+        for (order, expected, _) in orders(&plain) {
+            done(&format!("ctl {order} --run {run}"));
+            wait_for(order, || sent(&mut server).0 == expected);
+            let (_, before) = sent(&mut server);
+            wait_for("more data", || sent(&mut server).1 > before);
+            assert_eq!(sent(&mut server).0, expected, "{order}, turn {turn}");
+        }
+        done(&format!("ctl cc budget --run {run}"));
+    }
+    server.does("stop");
+    println!("{} bytes", sent(&mut server).1);
+    let said = server.ends();
+    assert!(
+        !said.contains("failed") && !said.contains("not controlled"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -223,18 +329,7 @@ fn it_is_shown_switched_shared_and_unloaded() {
         "{seen}"
     );
     assert!(!seen["run"].is_null(), "{seen}");
-    for (order, expected, enforcement) in [
-        ("enforce gate+pacing", &*plain, "gate+pacing"),
-        ("enforce bpf", "alcc_window", "bpf"),
-        ("enforce kernel", "alcc_budget", "kernel"),
-        ("cc verus:r=4", "alcc_verus", "kernel"),
-        ("cc sprout", "alcc_window", "bpf"),
-        ("enforce gate", &*plain, "gate"),
-        ("cc copa", &*plain, "gate"),
-        ("enforce auto", "alcc_copa", "kernel"),
-        ("off", &*plain, ""),
-        ("on", "alcc_copa", "kernel"),
-    ] {
+    for (order, expected, enforcement) in orders(&plain) {
         done(&format!("ctl {order} --run {run}"));
         for _ in 0..2 {
             assert_eq!(server.does("write"), expected, "{order}");
@@ -263,6 +358,130 @@ fn it_is_shown_switched_shared_and_unloaded() {
         !said.contains("failed") && !said.contains("not controlled"),
         "{said}"
     );
+}
+
+/// A program of the tests that sends all the time, from its own end of a connection.
+struct Sends(Child);
+
+impl Sends {
+    /// The state of its connection in `alcc top`.
+    fn state(&self) -> String {
+        let of_run = format!("top --once --json --run {}", self.0.id());
+        let top = serde_json::from_slice(&alcc(&of_run).stdout);
+        let top: serde_json::Value = top.unwrap_or_default();
+        let state = top["connections"][0]["state"].as_str();
+        state.unwrap_or("none").to_owned()
+    }
+}
+
+impl Drop for Sends {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// In a view of the machine without other processes, because 'alcc off' ends what all tests have.
+#[test]
+fn off_ends_every_form_beside_the_others() {
+    const INSIDE: &str = "ALCC_TEST_OFF";
+    const ALONE: &str = "for place in /tmp/alcc-0 /run/alcc; do \
+        [ ! -d $place ] || mount -t tmpfs tmpfs $place || exit; done; \
+        exec \"$0\" --exact off_ends_every_form_beside_the_others --nocapture";
+    if !nix::unistd::geteuid().is_root() {
+        println!("skipped: needs root");
+        return;
+    }
+    if std::env::var_os(INSIDE).is_none() {
+        let nowhere = tempfile::tempdir().unwrap();
+        let inside = Command::new("unshare")
+            .args(["--mount", "--pid", "--fork", "--mount-proc", "--kill-child"])
+            .args(["sh", "-c", ALONE])
+            .arg(std::env::current_exe().unwrap())
+            .env(INSIDE, "yes")
+            .env("XDG_RUNTIME_DIR", nowhere.path())
+            .status();
+        assert!(inside.unwrap().success());
+        return;
+    }
+    let Some(_alone) = loaded() else { return };
+    let plain = system_default();
+    let dir = tempfile::tempdir().unwrap();
+    let mut runs = ["", " --enforce bpf", " --enforce gate+pacing"].map(Server::start);
+    let controls = ["alcc_budget", "alcc_window", &*plain];
+    let write = |runs: &mut [Server; 3]| runs.each_mut().map(|run| run.does("write"));
+    assert_eq!(write(&mut runs), controls);
+    // What the policy and `attach` have chosen.
+    let [by_rule, attached, source] = [(); 3].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+    let [rule, attach] = [&by_rule, &attached].map(|l| l.local_addr().unwrap().port());
+    let file = dir.path().join("policy.toml");
+    let text = format!("[[rule]]\nport = {rule}\ncc = \"copa\"\n");
+    std::fs::write(&file, text).unwrap();
+    done(&format!("policy apply {}", file.display()));
+    done(&format!("attach --port {attach} --cc verus --future"));
+    let pair = |listener: &TcpListener| {
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        (client, listener.accept().unwrap().0)
+    };
+    let served = [pair(&by_rule), pair(&attached)];
+    let are = |pairs: &[(TcpStream, TcpStream); 2]| pairs.each_ref().map(|(_, s)| control(s));
+    assert_eq!(are(&served), ["alcc_copa", "alcc_verus"]);
+    // A proxy, and a program with the C library.
+    let to = source.local_addr().unwrap();
+    std::thread::spawn(move || {
+        let mut from = source.accept().unwrap().0;
+        while from.write_all(&[0; 16_384]).is_ok() {}
+    });
+    let free = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let proxy = command(&format!(
+        "proxy --loopback --quiet --listen {free} --to {to}"
+    ))
+    .spawn();
+    let mut sends = vec![Sends(proxy.unwrap())];
+    let mut client = None;
+    wait_for("the proxy", || {
+        client = TcpStream::connect(free).ok();
+        client.is_some()
+    });
+    std::thread::spawn(move || {
+        let (mut client, mut bytes) = (client.unwrap(), [0; 16_384]);
+        while client.read(&mut bytes).is_ok_and(|n| n > 0) {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    });
+    if let Some(program) = c_programs::with_the_library("own_socket", dir.path()) {
+        let mut program = Command::new(program);
+        let program = program.stdin(Stdio::piped()).stdout(Stdio::null()).spawn();
+        sends.push(Sends(program.unwrap()));
+    }
+    for program in &sends {
+        wait_for("it sends", || program.state() == "sending");
+    }
+    let said = done("off");
+    println!("{said}");
+    assert_eq!(write(&mut runs), [&*plain; 3]);
+    let new = [pair(&by_rule), pair(&attached)];
+    assert_eq!([are(&served), are(&new)].as_flattened(), [&*plain; 4]);
+    for program in &sends {
+        wait_for("it is off", || program.state() == "off");
+    }
+    for run in &mut runs {
+        assert_eq!(run.does("new"), plain);
+    }
+    assert!(done("policy show").starts_with("no policy is in force\n"));
+    // Runs can be switched on again.
+    done("ctl on");
+    assert_eq!(write(&mut runs), controls);
+    for program in &sends {
+        wait_for("it is on", || program.state() == "sending");
+    }
+    drop(sends);
+    for run in runs {
+        run.ends();
+    }
 }
 
 /// A program without the library knows nothing of the control, and cannot give it back.
