@@ -68,7 +68,7 @@ fn forms_of_one_algorithm_run_beside_each_other() {
     assert_eq!(pairs[0]["triples"][1], "copa / in-band / queue over cubic");
     let page = fs::read_to_string(folder.path().join("native.md")).unwrap();
     assert!(
-        page.contains("| 12mbit | copa-udp | alcc-copa-inband |"),
+        page.contains("| 12mbit | copa-udp (tuned) | alcc-copa-inband (tuned) |"),
         "{page}"
     );
 }
