@@ -8,16 +8,13 @@ use crate::meter::Meter;
 use crate::scheme::Scheme;
 use alcc_cc::Registry;
 use alcc_emu::Dir;
-use alcc_results::simulated::rows;
+use alcc_results::simulated::{HELD_BY_BUFFER, rows};
 use alcc_results::{Series, crowd};
 use alcc_sim::{FlowSpec, PacketContent, PacketEvent, PacketStep, Probe, Scenario, SimError};
 use alcc_units::{Span, Time};
 use std::any::Any;
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-
-/// Note about a flow whose rate is not its algorithm's.
-pub const HELD_BY_BUFFER: &str = "its send buffer was the limit in most round trips (4 MiB by Linux's tcp_wmem): /sndbuf=SIZE sets another";
 
 /// Width of a bin of the plots' series. The time plots show the first repetition, so it has finer
 /// bins than the others.

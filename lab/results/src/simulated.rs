@@ -5,6 +5,7 @@ use crate::crowd;
 use crate::row::PhaseSummary;
 use crate::samples::gauge;
 use crate::scenario::{Phase, Resolved};
+use alcc_link::RateSpec;
 use alcc_sim::fairness::{self, Share};
 use alcc_sim::{FlowReport, FlowSpec, LinkCounters, Report, Sample, Scenario, Under};
 use alcc_units::percentile;
@@ -14,6 +15,9 @@ use serde::{Deserialize, Serialize};
 /// Payload of a segment of the simulated TCP, bytes.
 const SEGMENT_PAYLOAD: f64 = 1448.0;
 
+/// Note about a flow whose rate is not its algorithm's.
+pub const HELD_BY_BUFFER: &str = "its send buffer was the limit in most round trips (4 MiB by Linux's tcp_wmem): /sndbuf=SIZE sets another";
+
 /// Results of a simulation: the object of `alcc-lab sim --json`.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Simulated {
@@ -21,6 +25,9 @@ pub struct Simulated {
     pub flows: Vec<Row>,
     /// Values of several flows together, and of the links.
     pub summary: Summary,
+    /// Why figures may not be those of the algorithms, see [`notes`].
+    #[serde(default)]
+    pub notes: Vec<String>,
 }
 
 impl Simulated {
@@ -28,7 +35,11 @@ impl Simulated {
     pub fn of(resolved: &Resolved, report: &Report) -> Self {
         let flows = Self::rows(resolved, report);
         let summary = Summary::of(report, resolved.settle, &resolved.phases);
-        Self { flows, summary }
+        Self {
+            flows,
+            summary,
+            notes: notes(&resolved.scenario, report),
+        }
     }
 
     /// The rows alone.
@@ -40,6 +51,30 @@ impl Simulated {
         }
         flows
     }
+}
+
+/// Why figures of `report` may not be those of the algorithms.
+pub fn notes(scenario: &Scenario, report: &Report) -> Vec<String> {
+    let held = report.flows.iter().filter(|flow| flow.held_by_buffer);
+    let held = held.map(|flow| format!("{}: {HELD_BY_BUFFER}", flow.scheme));
+    let late = late_traces(scenario, report).into_iter().map(|first| {
+        format!(
+            "a trace lets its first packet pass at {first}, after the end of the run: give a longer --duration"
+        )
+    });
+    held.chain(late).collect()
+}
+
+/// Time at which the first packet could pass the links that let none pass in the run.
+fn late_traces(scenario: &Scenario, report: &Report) -> Vec<Span> {
+    let end = report.started + report.duration;
+    let directions = scenario.links.iter().flat_map(|l| [&l.down, &l.up]);
+    let first = directions.filter_map(|direction| match &direction.rate {
+        RateSpec::Trace(trace) => Some(trace.cursor().peek()),
+        _ => None,
+    });
+    let late = first.filter(|first| *first > end);
+    late.map(|first| first.since(Time::ZERO)).collect()
 }
 
 /// One row per flow of `report`, the result of [`alcc_sim::run`] for `scenario`. `link` is the name

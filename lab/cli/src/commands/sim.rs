@@ -11,11 +11,9 @@ use crate::progress::{Bar, stop_flag};
 use crate::trace_arg::TRACE_HELP;
 use alcc_cc::events;
 use alcc_files::ScenarioFolder;
-use alcc_link::RateSpec;
 use alcc_live::capture::{Capture, CapturePoint};
 use alcc_live::flows::Waits;
 use alcc_live::qlog::{Qlog, Version};
-use alcc_live::simulated::HELD_BY_BUFFER;
 use alcc_live::{Tools, board, twin};
 use alcc_results::row::{SIMULATED, Value};
 use alcc_results::scenario::{Files, Resolved, ScenarioOptions};
@@ -192,7 +190,6 @@ struct Printed {
     about: About,
     #[serde(flatten)]
     simulated: Simulated,
-    notes: Vec<String>,
 }
 
 /// Shows the progress of long runs, and writes packet events if requested.
@@ -341,12 +338,10 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     for csv in [&args.series, &args.profile].into_iter().flatten() {
         board::write_about(csv, &about).map_err(Failure::failed)?;
     }
-    let notes = notes(&resolved.scenario, &report);
     if args.json {
         let printed = Printed {
             about,
             simulated: Simulated::of(&resolved, &report),
-            notes,
         };
         let json = serde_json::to_string(&printed).map_err(Failure::failed)?;
         print(format_args!("{json}\n"))?;
@@ -355,36 +350,12 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         if report.flows.len() > 1 {
             let _ = writeln!(text, "{}", together(&report, resolved.settle));
         }
-        for note in notes {
+        for note in simulated::notes(&resolved.scenario, &report) {
             let _ = writeln!(text, "note: {note}");
         }
         print(text)?;
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// Why figures may not be those of the algorithms.
-fn notes(scenario: &Scenario, report: &Report) -> Vec<String> {
-    let held = report.flows.iter().filter(|flow| flow.held_by_buffer);
-    let held = held.map(|flow| format!("{}: {HELD_BY_BUFFER}", flow.scheme));
-    let late = late_traces(scenario, report).into_iter().map(|first| {
-        format!(
-            "a trace lets its first packet pass at {first}, after the end of the run: give a longer --duration"
-        )
-    });
-    held.chain(late).collect()
-}
-
-/// Time at which the first packet could pass the links that let none pass in the run.
-fn late_traces(scenario: &Scenario, report: &Report) -> Vec<Span> {
-    let end = report.started + report.duration;
-    let directions = scenario.links.iter().flat_map(|l| [&l.down, &l.up]);
-    let first = directions.filter_map(|direction| match &direction.rate {
-        RateSpec::Trace(trace) => Some(trace.cursor().peek()),
-        _ => None,
-    });
-    let late = first.filter(|first| *first > end);
-    late.map(|first| first.since(Time::ZERO)).collect()
 }
 
 /// The scenario with real programs, and its simulated counterpart.
