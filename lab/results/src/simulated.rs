@@ -59,7 +59,7 @@ pub fn notes(scenario: &Scenario, report: &Report) -> Vec<String> {
     let held = held.map(|flow| format!("{}: {HELD_BY_BUFFER}", flow.scheme));
     let late = late_traces(scenario, report).into_iter().map(|first| {
         format!(
-            "a trace lets its first packet pass at {first}, after the end of the run: give a longer --duration"
+            "a trace lets its first packet pass at {first}, after the end of the run: take a longer duration"
         )
     });
     held.chain(late).collect()
