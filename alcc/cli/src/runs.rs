@@ -87,6 +87,15 @@ pub(crate) fn all() -> Vec<Running> {
     all
 }
 
+/// The same, with the programs of other users that use the C library: each process is looked at.
+pub(crate) fn everywhere() -> Vec<Running> {
+    let mut all = all();
+    if nix::unistd::geteuid().is_root() {
+        add(&mut all, shared::libraries());
+    }
+    all
+}
+
 /// Adds the runs that are not known yet.
 fn add(all: &mut Vec<Running>, more: impl IntoIterator<Item = Running>) {
     for run in more {

@@ -162,6 +162,14 @@ pub(crate) fn running() -> impl Iterator<Item = Running> {
     own.filter_map(of)
 }
 
+/// All accessible programs with the C library: every process is looked at.
+pub(crate) fn libraries() -> impl Iterator<Item = Running> {
+    let is_one = |m: &Mapping, pid| m.library && inner_id(pid) == Some(m.id);
+    processes()
+        .filter(move |pid| mapping(*pid).is_some_and(|m| is_one(&m, *pid)))
+        .filter_map(of)
+}
+
 /// Runs whose `alcc run` was killed: every process is looked at.
 pub(crate) fn left_behind() -> impl Iterator<Item = Running> {
     processes()

@@ -87,6 +87,8 @@ thread.join()
 print("all" if sum(received) == sent else f"{sum(received)} of {sent}", flush=True)
 "#;
 
+const NOBODY: u32 = 65_534;
+
 struct Server {
     child: Child,
     words: ChildStdin,
@@ -408,6 +410,11 @@ fn off_ends_every_form_beside_the_others() {
     let plain = system_default();
     let dir = tempfile::tempdir().unwrap();
     let mut runs = ["", " --enforce bpf", " --enforce gate+pacing"].map(Server::start);
+    // Of another user, in another folder.
+    let mut run = command("run --loopback -- python3 -c");
+    run.uid(NOBODY).gid(NOBODY).env("XDG_RUNTIME_DIR", "/tmp");
+    let mut of_another = Server::of(run);
+    assert_eq!(of_another.does("write"), "alcc_budget");
     let controls = ["alcc_budget", "alcc_window", &*plain];
     let write = |runs: &mut [Server; 3]| runs.each_mut().map(|run| run.does("write"));
     assert_eq!(write(&mut runs), controls);
@@ -454,6 +461,7 @@ fn off_ends_every_form_beside_the_others() {
     });
     if let Some(program) = c_programs::with_the_library("own_socket", dir.path()) {
         let mut program = Command::new(program);
+        program.env("XDG_RUNTIME_DIR", dir.path());
         let program = program.stdin(Stdio::piped()).stdout(Stdio::null()).spawn();
         sends.push(Sends(program.unwrap()));
     }
@@ -465,9 +473,13 @@ fn off_ends_every_form_beside_the_others() {
     assert_eq!(write(&mut runs), [&*plain; 3]);
     let new = [pair(&by_rule), pair(&attached)];
     assert_eq!([are(&served), are(&new)].as_flattened(), [&*plain; 4]);
-    for program in &sends {
-        wait_for("it is off", || program.state() == "off");
+    for program in &mut sends {
+        let (id, ended) = (program.0.id(), program.0.try_wait().unwrap());
+        let runs = String::from_utf8(alcc("top --once --json").stdout).unwrap();
+        let what = format!("process {id} to be off ({ended:?}): {said}{runs}");
+        wait_for(&what, || program.state() == "off");
     }
+    assert_eq!(of_another.does("write"), plain);
     for run in &mut runs {
         assert_eq!(run.does("new"), plain);
     }
@@ -476,10 +488,11 @@ fn off_ends_every_form_beside_the_others() {
     done("ctl on");
     assert_eq!(write(&mut runs), controls);
     for program in &sends {
+        done(&format!("ctl on --run {}", program.0.id()));
         wait_for("it is on", || program.state() == "sending");
     }
     drop(sends);
-    for run in runs {
+    for run in runs.into_iter().chain([of_another]) {
         run.ends();
     }
 }
@@ -519,7 +532,6 @@ impl Drop for Allowed {
 
 #[test]
 fn users_have_it_where_the_administrator_allows_it() {
-    const NOBODY: u32 = 65_534;
     let Some(_alone) = loaded() else { return };
     let unprivileged = |options: &str| {
         let mut run = command(&format!("run --loopback{options} -- python3 -c"));

@@ -198,21 +198,25 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         What::Off(_) | What::On(_) => args.which.own()?,
         What::Reload(_) | What::Cc(_) | What::Enforce(_) => vec![args.which.one()?],
     };
+    send(&order, &runs, args.json)
+}
+
+fn send(order: &Order, runs: &[Running], json: bool) -> Result<ExitCode, Failure> {
     // To all of them before anything is waited for.
-    let given = runs.iter().map(|run| (run, give(&order, run)));
+    let given = runs.iter().map(|run| (run, give(order, run)));
     let given: Vec<_> = given.collect();
     let (deadline, started) = (Instant::now() + MAX_WAIT, Instant::now() + MAX_START);
     let (user, mut sent, mut failed) = (nix::unistd::geteuid().as_raw(), 0, None);
     for (run, given) in given {
         match given {
             Ok(given) => {
-                if let Some(why) = unloaded(&order, run, started) {
+                if let Some(why) = unloaded(order, run, started) {
                     failed = Some(why);
                     continue;
                 }
                 sent += 1;
-                let followed = wait(run, &order, given.generation, deadline);
-                report(&order, run, followed, args.json)?;
+                let followed = wait(run, order, given.generation, deadline);
+                report(order, run, followed, json)?;
             }
             // Another user's matters only if it is the only one.
             Err(why) if run.owner != user && runs.len() > 1 => note(format_args!("alcc: {why}")),
@@ -228,21 +232,17 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     }
 }
 
-/// Switches off all runs of this user, if there are any.
+/// Switches off all runs, if there are any: of this user; for root, of all users.
 pub(crate) fn off() -> Result<(), Failure> {
-    if crate::runs::all().is_empty() {
+    let runs = crate::runs::everywhere();
+    if runs.is_empty() {
         return Ok(());
     }
-    let scope = Scope {
+    let everything = Scope {
         port: Vec::new(),
         peer: None,
     };
-    run(&Args {
-        which: Which::default(),
-        json: false,
-        what: What::Off(scope),
-    })
-    .map(drop)
+    send(&Order::of(&What::Off(everything))?, &runs, false).map(drop)
 }
 
 /// Error if the command was given but none of the run's processes has the library, so that none follows. A
