@@ -9,7 +9,7 @@
 #include "drains.h"
 #include "rates.h"
 
-/* How long without a loss the growth of the window grows, us. */
+/* Time without a loss during which the growth of the window grows, us. */
 #define COMPETITION_FASTER ((COMPETITION_FASTEST - 1) * 1000000)
 /* Higher rates count as this high, so that no product overflows. */
 #define COMPETITION_MAX_RATE (1U << 30)

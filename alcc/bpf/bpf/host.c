@@ -194,7 +194,7 @@ void alcc_host_verus_undone(struct verus *v)
 	verus_undone(v);
 }
 
-/* How many windows it knows the delay of. */
+/* Number of windows whose delay it knows. */
 __u32 alcc_host_verus_points(const struct verus *v)
 {
 	__u32 known = 0;

@@ -63,7 +63,7 @@ struct tcp_sock {
 	__u32 delivered;
 	__u32 lost;
 	__u32 prior_cwnd;
-	/* When the stack last read the clock, which it does first for each packet: us and ns. */
+	/* Time of the stack's last reading of the clock, which comes first for each packet: us and ns. */
 	__u64 tcp_mstamp;
 	__u64 tcp_clock_cache;
 };

@@ -121,7 +121,7 @@ PURE void losses_count(struct losses *l, __u64 now, __u64 sent_at, __u32 packets
 	if (queueing <= short_queue)
 		l->with_short += lost;
 	late = now - l->since > LOSSES_PATIENCE;
-	/* How many of the packets are back, all of them unless it is late. */
+	/* The number of packets that are back: all of them unless it is late. */
 	seen = late ? l->all - l->left : l->all;
 	goes_on = (__u64)l->with_short * l->all > l->few * seen;
 	if (!goes_on && !late && l->left)

@@ -67,7 +67,7 @@ PURE_CALL int profile_update(struct profile *p, __u32 w, __u32 delay, __u32 keep
 		LOOP(PROFILE_SLOTS, profile_merge, &self);
 		p->shift++;
 	}
-	/* Of a shift in 32 bits the verifier loses the bounds. */
+	/* The verifier loses the bounds of a shift in 32 bits. */
 	slot = (__u64)w >> (p->shift & 31);
 	if (slot >= PROFILE_SLOTS)
 		return 0;
@@ -207,7 +207,7 @@ static long profile_knot(__u32 k, void *state)
 	__asm__ volatile("" : "+r"(knot));
 	if (knot > PROFILE_CELLS)
 		return 1;
-	/* Where nothing is known the curve stays level. */
+	/* The curve stays level where nothing is known. */
 	p->knots[knot] = p->value;
 	if (s.n)
 		p->knots[knot] = profile_line(&s, knot * (p->high - p->low) / PROFILE_CELLS);

@@ -130,7 +130,7 @@ PURE_CALL int service_turn(struct service *s, __u64 bucket, __u32 base, __u32 rt
 				   bucket < SERVICE_SAMPLES ? bucket : SERVICE_SAMPLES);
 	if (age < SERVICE_LEAST)
 		age = SERVICE_LEAST;
-	/* Of more than SERVICE_KEPT buckets it takes these. */
+	/* With more than SERVICE_KEPT buckets it takes these. */
 	mean = service_over(s, bucket - 1, age * SERVICE_BUCKET);
 	trip = service_over(s, bucket - 1, rtt > SERVICE_TRIP ? rtt : SERVICE_TRIP);
 	s->mean = mean > trip ? mean : trip;

@@ -25,7 +25,7 @@ PURE __u64 client_of_v4(__u32 address)
 	return first_random((__u64)address | 0xFFFFULL << 32);
 }
 
-/* Of an IPv6 address only the first 64 bits count: clients change the others. */
+/* Only the first 64 bits of an IPv6 address count: clients change the others. */
 PURE __u64 client_of_v6(__u32 first, __u32 second)
 {
 	return first_random((__u64)first << 32 | second);

@@ -64,7 +64,7 @@ PURE_CALL int verus_estimate(struct verus *v, __u64 now, __u64 silence, int no_i
 	return sample && !no_increase ? calm : -1;
 }
 
-/* Whether the curve is out of date: the estimate far above what the path does, for two RTTs. */
+/* True if the curve is out of date: the estimate far above what the path does, for two RTTs. */
 PURE int verus_contradicted(struct verus *v, __u64 now)
 {
 	__u32 seen = v->newest, queue;

@@ -73,7 +73,7 @@ PURE void verus_max_insert(struct verus_max *m, __u64 now, __u32 value, __u64 wi
 	m->value = MAX_RTT - minimum_insert(&m->of, now, MAX_RTT - value, window);
 }
 
-/* How many times as long as `VERUS_LIKE` this path is, within bounds, 2^-8. */
+/* Length of this path in multiples of `VERUS_LIKE`, within bounds, 2^-8. */
 PURE __u32 verus_long(const struct verus *v)
 {
 	__u32 times = ((__u64)v->d_min << 8) / VERUS_LIKE;

@@ -92,7 +92,7 @@ void BPF_PROG(alcc_window_init, struct sock *sk)
 	o->until = 0;
 	window_start(&o->window, bpf_ktime_get_ns() / 1000, tp->delivered, tp->lost,
 		     tp->snd_cwnd);
-	/* Where the counters stand, for who reads their differences. */
+	/* The present values of the counters, for readers of their differences. */
 	if (f)
 		note(tp, f, bpf_ktime_get_ns(), 0);
 	tp->snd_ssthresh = 0x7fffffff;

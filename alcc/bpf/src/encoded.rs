@@ -26,7 +26,7 @@ pub(crate) struct Rules {
     file: PathBuf,
     /// Seconds since 1970.
     applied: u64,
-    /// Where the hashes of cgroups begin.
+    /// Initial value of the hashes of cgroups.
     secret: u64,
     /// Rules of the file.
     of_file: Vec<Bytes>,

@@ -153,7 +153,7 @@ pub struct InForce {
     pub applied: SystemTime,
     /// Its rules, in the order in which they are tried.
     pub rules: Vec<RuleInForce>,
-    /// Where the hashes of cgroups begin.
+    /// Initial value of the hashes of cgroups.
     pub(crate) secret: u64,
 }
 

@@ -47,7 +47,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Of 15 s with 1000 packets and up to 200 ticks each.
+/// Most allocations in 15 s with 1000 packets and up to 200 ticks each.
 const FEW: u64 = 15 * 20;
 
 /// Counts what happens inside the algorithm once it has run for this long.

@@ -67,7 +67,7 @@ struct Row {
     seen: Observed,
     delay: [f64; 3],
     gate_closed: u64,
-    /// Of the emulator's timers, ms.
+    /// Lateness of the emulator's timers, ms.
     lateness: f64,
 }
 

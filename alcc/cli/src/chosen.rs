@@ -27,7 +27,7 @@ pub(crate) struct Options {
     /// Source of acknowledgements, see 'alcc list' [default: auto]
     #[arg(long, hide_short_help = true, value_name = "F")]
     feedback: Option<String>,
-    /// How the window is enforced, see 'alcc list' [default: auto]
+    /// Enforcement of the window, see 'alcc list' [default: auto]
     #[arg(long, hide_short_help = true, value_name = "E")]
     enforce: Option<String>,
     /// Only these local ports, client networks or share of clients (10%)

@@ -68,7 +68,7 @@ enum Samples {
     Groups(fn(&Group) -> u64),
     /// Distributions by port and algorithm.
     Histograms(fn(&Group) -> &Histogram),
-    /// Of the connections open now, by port, algorithm and state.
+    /// A sum over the connections open now, by port, algorithm and state.
     Now(fn(&Open) -> u64),
 }
 

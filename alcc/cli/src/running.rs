@@ -65,7 +65,7 @@ impl Running {
         format!("{} of {name}", self.id)
     }
 
-    /// Whether there is anything to show.
+    /// True if there is anything to show.
     pub(crate) fn lives(&self) -> bool {
         if self.is_killed() {
             self.left.iter().any(|pid| exists(*pid))

@@ -92,7 +92,7 @@ fn sharing(file: &Inode) -> Vec<u32> {
 }
 
 impl Mapping {
-    /// Where its file is found: by the mapping where that is permitted, otherwise by its name in
+    /// Places of its file: by the mapping where that is permitted, otherwise by its name in
     /// the view of the process. Memory without a name is behind one of its descriptors.
     fn places(&self, pid: u32) -> impl Iterator<Item = PathBuf> {
         let direct = PathBuf::from(format!("/proc/{pid}/map_files/{}", self.range));
@@ -108,7 +108,7 @@ impl Mapping {
         [direct, named].into_iter().chain(fds)
     }
 
-    /// Whether a descriptor leads to this file, by its name.
+    /// True if a descriptor leads to this file, by its name.
     fn is_of(&self, fd: &Path) -> bool {
         let link = fs::read_link(fd).unwrap_or_default();
         link.to_string_lossy().trim_end_matches(" (deleted)") == self.path.to_string_lossy()

@@ -208,7 +208,7 @@ struct Known {
 }
 
 impl Known {
-    /// Of each group, the share of the transfers that were not seen to their end.
+    /// The share of the transfers of each group that were not seen to their end.
     fn unended_shares(&self) -> [f64; 2] {
         let ended = [&self.plain, &self.treated].map(Tally::transfers);
         std::array::from_fn(|n| {

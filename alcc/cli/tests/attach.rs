@@ -467,7 +467,7 @@ fn control_of(socket: &TcpStream) -> String {
     name.to_string_lossy().trim_end_matches('\0').to_owned()
 }
 
-/// When a server closes a socket that another process steers, its client sees the end at once.
+/// A client sees the end at once when its server closes a socket that another process steers.
 #[test]
 fn a_steered_servers_close_is_seen_at_once() {
     if support::impossible() {

@@ -83,7 +83,7 @@ fn calls(cc: &str, enforce: &str, sizes: &[&str]) -> Vec<Vec<String>> {
     writes
 }
 
-/// Whether the tools are there, and may be used.
+/// True if the tools are there, and may be used.
 fn traces() -> bool {
     for (tool, version) in [("strace", "-V"), ("python3", "-V")] {
         let there = Command::new(tool)

@@ -11,7 +11,7 @@ mod lacks;
 #[path = "support/wait.rs"]
 mod wait;
 
-/// Of the tests with links.
+/// Support of the tests with links.
 mod support {
     pub(crate) use crate::lacks::lacks;
 }

@@ -30,7 +30,7 @@ const BYTES: usize = 4_000_000;
 const FULL_MS: f64 = 80.0;
 
 struct Program {
-    /// Of the source package.
+    /// Name of the source package.
     package: &'static str,
     /// So that it can be compiled at all, with the library and without.
     fixes: &'static [&'static str],

@@ -55,7 +55,7 @@ fn overtaken() -> PathSpec {
     path
 }
 
-/// How many losses the stack has found to be none, in the namespace of this thread.
+/// Number of losses that the stack has found to be spurious, in the namespace of this thread.
 fn undone() -> u64 {
     let text = std::fs::read_to_string("/proc/thread-self/net/netstat").unwrap();
     let mut lines = text.lines().filter(|line| line.starts_with("TcpExt:"));

@@ -286,7 +286,7 @@ impl Drop for Running {
     }
 }
 
-/// Where every user may read it.
+/// A folder that every user may read.
 fn folder_for_everybody() -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);

@@ -190,7 +190,7 @@ fn was_full(trial: &Value) -> bool {
     trial["lateness_p99_ms"].as_f64() > Some(MAX_LATENESS_MS)
 }
 
-/// How many were counted in both groups. On a busy machine one transfer may be divided: its server
+/// Number of transfers counted in both groups. On a busy machine one may be divided: its server
 /// had nothing in flight for a moment.
 fn clients_of(trial: &Value) -> u64 {
     let of = |group: &str| trial[group]["clients"].as_u64().unwrap();
@@ -203,7 +203,7 @@ fn is_better(trial: &Value) -> bool {
     p95["verdict"] == "better" && p95["high"].as_f64() < Some(-0.1) && trial["stopped"].is_null()
 }
 
-/// How the server is reached.
+/// Ways to reach the server.
 enum Way {
     /// This server, written in Python.
     Preloaded(&'static str),
@@ -637,7 +637,7 @@ impl Drawn {
         Self { transfers }
     }
 
-    /// Of 100 trials, how many say that the p95 of the RTT differs.
+    /// The number of 100 trials that say that the p95 of the RTT differs.
     fn found(
         &self,
         mut group: impl FnMut(u64, &(bool, u64, Transfer)) -> Option<(bool, u64)>,

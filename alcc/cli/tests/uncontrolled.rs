@@ -342,7 +342,7 @@ fn the_rest_of_a_call_without_copying_is_counted() {
     assert!(said.contains("MSG_ZEROCOPY"), "{said}");
 }
 
-/// Where the kernel keeps the limit, it does so for calls with MSG_ZEROCOPY, too. What follows another control that the
+/// A kernel that keeps the limit does so for calls with MSG_ZEROCOPY, too. What follows another control that the
 /// program selects by a call past the library is no byte under control.
 #[test]
 fn accounts_in_the_kernel_are_true() {

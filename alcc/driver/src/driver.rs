@@ -27,12 +27,12 @@ pub struct TimerSlack {
     pub max: Span,
 }
 
-/// When an item is to be visited again. With neither field set: not before it is adopted again.
+/// The next visit of an item. With neither field set: not before it is adopted again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Next {
     /// At this time.
     pub at: Option<Time>,
-    /// When this descriptor is readable or closed by its peer. Only in a loop that watches
+    /// A visit as soon as this descriptor is readable or closed by its peer. Only in a loop that watches
     /// descriptors.
     pub readable: Option<RawFd>,
 }

@@ -105,9 +105,9 @@ impl Event<'_> {
 pub struct Named<'a> {
     /// The algorithm with its options.
     pub algorithm: &'a str,
-    /// How acknowledgements are learned.
+    /// Source of acknowledgements.
     pub feedback: &'a str,
-    /// How the limit is kept.
+    /// Enforcement of the limit.
     pub enforcement: &'a str,
 }
 

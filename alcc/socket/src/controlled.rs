@@ -94,7 +94,7 @@ pub(crate) struct Controlled {
     applied: u64,
     /// The algorithm that a command selected; on the heap, because few connections get one.
     commanded: Option<Box<Spec>>,
-    /// How the limit is kept, by such an order: a place in [`Enforcement::ALL`], plus one. A byte, because
+    /// Enforcement by such an order: a place in [`Enforcement::ALL`], plus one. A byte, because
     /// there are thousands of connections.
     enforced: Option<NonZeroU8>,
     published: Published,
@@ -347,7 +347,7 @@ impl Controlled {
         self.stamps.is_some()
     }
 
-    /// How the limit is kept.
+    /// The present enforcement of the limit.
     pub(crate) fn enforcement(&self) -> Enforcement {
         let wanted = self.wanted();
         if self.is_resident() {
@@ -361,7 +361,7 @@ impl Controlled {
             .unwrap_or(*wanted)
     }
 
-    /// How it is to be kept, if that is possible.
+    /// The enforcement that was asked for, which may not be possible.
     fn wanted(&self) -> &Enforcement {
         let ordered = |place: NonZeroU8| Enforcement::ALL.get(usize::from(place.get()) - 1);
         self.enforced

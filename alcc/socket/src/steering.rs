@@ -30,7 +30,7 @@ pub(crate) struct Maps {
     state: Mutex<State>,
     /// The map with the earlier state of sockets, for those of other programs.
     before: Option<Before>,
-    /// Of algorithms that run in the kernel; `None`: there are none, or this process may not use them.
+    /// Options of algorithms in the kernel; `None`: there are none, or this process may not use them.
     options: OnceLock<Option<ManuallyDrop<OptionsMap>>>,
     /// The kernel has refused an algorithm: not asked again, for the reason above.
     refused: AtomicBool,

@@ -62,7 +62,7 @@ pub struct Enforcement {
 
 /// If the kernel enforces the limit, it also reports acknowledgements.
 const KERNEL: &str = "bpf";
-/// Where the algorithm runs in the kernel, nobody else has to know of acknowledgements.
+/// The feedback of an algorithm in the kernel, where nobody else has to know of acknowledgements.
 pub(crate) const RESIDENT: &str = "kernel";
 const NOT_OURS: Option<&str> =
     Some("'alcc attach' selects it for any program, and a program by TCP_CONGESTION");

@@ -61,7 +61,7 @@ struct Transfer {
     told: Option<AckSample>,
     now: Time,
     served: Time,
-    /// Of a segment, and how it changes from one to the next.
+    /// Service time of a segment, and its change from one to the next.
     service: Span,
     slower: f64,
     most: isize,

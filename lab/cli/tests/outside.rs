@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 const ALCC: &str = env!("CARGO_BIN_EXE_alcc-lab");
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Of the range for documentation: no real address.
+/// Servers at addresses of the range for documentation, which no host has.
 const WORLD: &str = r#"
 import socket, struct, sys, threading
 names = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -179,9 +179,9 @@ fn the_way_out_ends_with_a_link_that_is_killed() {
         assert_eq!(run_in(&world.machine, forwarding), "1\n");
         let begin = Instant::now();
         let ended = || {
-            let left = std::fs::read_dir(names.path()).unwrap().count();
+            let remaining = std::fs::read_dir(names.path()).unwrap().count();
             let is_open = run_in(&world.machine, forwarding) == "1\n";
-            !is_open && left == 0 && !world.tables().contains("alcc_")
+            !is_open && remaining == 0 && !world.tables().contains("alcc_")
         };
         if inner {
             let working = nix::unistd::Pid::from_raw(line.trim().parse().unwrap());

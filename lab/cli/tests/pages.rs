@@ -309,7 +309,7 @@ fn is_constructed(name: &str, text: &str) -> bool {
         })
 }
 
-/// Of the public crates, those with a README of their own.
+/// Types of the public crates that have a README of their own.
 #[test]
 fn types_that_users_construct_have_an_example() {
     let (mut seen, mut wrong) = (0, Vec::new());

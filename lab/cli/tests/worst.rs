@@ -21,7 +21,7 @@ fn searched(line: &str) -> Value {
     serde_json::from_slice(&out.stdout).unwrap()
 }
 
-/// Of the algorithm that was judged.
+/// The entry of the algorithm that was judged.
 fn first(searched: &Value) -> &Value {
     &searched["algorithms"][0]
 }

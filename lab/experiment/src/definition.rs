@@ -122,7 +122,7 @@ pub struct Report {
     /// Forms of a cell in the figures. None: the median.
     #[serde(deserialize_with = "one_or_several")]
     pub form: Vec<Form>,
-    /// How the flows of a run become one value. None: their mean; in a distribution each is a value
+    /// Aggregate of the flows of a run. None: their mean; in a distribution each is a value
     /// of its own.
     pub flows: Option<Aggregate>,
     /// Learned delay profiles are drawn, too: those of the first flow and the first start.

@@ -150,7 +150,7 @@ impl Plan {
         idle
     }
 
-    /// How long its runs take in real time, one after another. Scenarios that cannot be read take
+    /// Real time of its runs, one after another. Scenarios that cannot be read take
     /// none.
     pub fn real_time(&self, registry: &Registry, files: &dyn Files) -> Span {
         let resolved = self

@@ -191,7 +191,7 @@ pub struct Judged {
     pub counts: BTreeMap<&'static str, usize>,
     /// `None` for crowds.
     pub alone: Option<Alone>,
-    /// Of `A/over=X`: scenarios in which it has less than nine tenths of the lesser of A and X
+    /// For `A/over=X`: scenarios in which it has less than nine tenths of the lesser of A and X
     /// alone, and of how many.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub below_both: Option<(usize, usize)>,

@@ -37,7 +37,7 @@ const JITTER: &str = "every=10ms,delay=15ms..25ms";
 /// The table before that of jitter.
 const BEFORE_JITTER: &str = "Short and long round trips: 12 Mbit/s, deep drop-tail";
 
-/// Of one flow utilization in %, mean and 95th percentile of the one-way delay in ms, loss in %.
+/// Cell of one flow: utilization in %, mean and 95th percentile of the one-way delay in ms, loss in %.
 fn one(row: &Row) -> String {
     let [utilization, mean, p95, loss] = [
         row.utilization,
@@ -50,7 +50,7 @@ fn one(row: &Row) -> String {
     format!("{utilization:.0} % {mean:.0}/{p95:.0} ms {loss:.1} %")
 }
 
-/// Of a flow beside another: its share in %, smallest and largest of the seeds, and the mean
+/// Cell of a flow beside another: its share in %, smallest and largest of the seeds, and the mean
 /// queueing of the packets of both in ms. Of several of a kind: the mean of Jain's index of single
 /// seconds, smallest and largest share of a flow in % of an equal one.
 fn several(runs: &[Run]) -> String {
@@ -108,7 +108,7 @@ struct Table {
 }
 
 impl Table {
-    /// Of what no experiment has.
+    /// A table of cells that no experiment has.
     fn of(title: &str, columns: &[&str], cell: impl Fn(&str, usize) -> String + Sync) -> Self {
         let flows = flows();
         let places = (0..flows.len() * columns.len()).collect::<Vec<usize>>();

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 #[derive(Clone, Debug)]
 enum Op {
-    /// Of which flow, how long.
+    /// A packet of this flow, of this length.
     Enqueue(u32, u64),
     Dequeue,
     Wait(u64),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! How long `alcc attach` takes for a server with thousands of connections, from its start to its
+//! Time that `alcc attach` takes for a server with thousands of connections, from its start to its
 //! end: the BPF programs are loaded in that time. `cargo bench -p alcc-live --bench attach`, as root,
 //! after `alcc bpf load`. The connections are in a network namespace of their own, over loopback,
 //! and some of them send all the time. Afterwards the kernel's list of sockets (what `ss` shows)
@@ -56,7 +56,7 @@ fn keep_busy((mut server, mut client): (TcpStream, TcpStream), stop: &AtomicBool
     }
 }
 
-/// How many connections of the server have this control, by the kernel's own list.
+/// Number of connections of the server with this control, by the kernel's own list.
 fn with_control(place: &Namespace, port: u16, control: &str) -> Result<usize> {
     let sockets = place.run(|| Sockets::open()?.dump())??;
     let ours =

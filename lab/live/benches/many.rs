@@ -61,7 +61,7 @@ struct Plan {
 struct Measured {
     /// Resident memory of the server per open connection, bytes.
     memory: f64,
-    /// Of a core: the whole server, and of that the runtime's threads.
+    /// Shares of a core: the whole server, and of that the runtime's threads.
     cpu: f64,
     runtime: f64,
     wakes: f64,

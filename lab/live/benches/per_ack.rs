@@ -19,7 +19,7 @@ use table::{Case, table};
 
 const MSS: Bytes = Bytes::new(1448);
 const FLIGHT: usize = 40;
-/// Of a reading of the kernel's counters, in packets (milliseconds).
+/// Interval of readings of the kernel's counters, in packets (milliseconds).
 const READING: u64 = 5;
 /// Acknowledgements of a reading at 70 Gbit/s, and packets of each: a segment of 64 kB.
 const FAST_ACKS: u64 = 670;

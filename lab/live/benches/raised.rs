@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! How soon a raised window acts. `cargo bench -p alcc-live --bench raised`, after `alcc bpf load`:
+//! Time until a raised window acts. `cargo bench -p alcc-live --bench raised`, after `alcc bpf load`:
 //! a sender with data waiting on an emulated path of 40 ms gets twice its window in the middle of a
 //! round trip. Read is the time from that order to the first packet more, by the kernel's time
 //! stamps of a capture beside the sender.
@@ -70,7 +70,7 @@ impl Packets {
         Ok(Self(place.run(open)??))
     }
 
-    /// When the next packet with data left, if one is there.
+    /// Departure of the next packet with data, if one is there.
     fn next(&self) -> Result<Option<Duration>> {
         loop {
             let mut bytes = [0; 2048];

@@ -39,7 +39,7 @@ struct Measured {
     gbit_per_s: f64,
     core_busy: f64,
     server_share: f64,
-    /// How long the client was ready and others had its core: they are the limit then.
+    /// Time during which the client was ready and others had its core: they are the limit then.
     client_waited: f64,
 }
 

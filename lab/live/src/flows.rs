@@ -14,7 +14,7 @@ const BIN: Span = Span::from_millis(200);
 pub struct Waits {
     of_flows: Vec<Distribution>,
     has_begun: bool,
-    /// When a packet came to the queue that it is in, and how long it waited before that, by flow
+    /// Arrival of a packet at the queue that it is in, and its wait before that, by flow
     /// and number.
     on_the_way: HashMap<(usize, u64), (Time, Span)>,
 }

@@ -36,7 +36,7 @@ pub(crate) const INK: RGBColor = RGBColor(0x17, 0x21, 0x2b);
 pub(crate) const FAMILY: &str =
     "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif";
 
-/// Where pages are dark the picture is, too, and alone in a window so is what is around it. White
+/// Makes the picture dark where pages are, and alone in a window also what is around it. White
 /// becomes black, and colours keep their hues.
 const DARK: &str = "svg{color-scheme:light dark}@media(prefers-color-scheme:dark){svg{filter:invert(1) hue-rotate(180deg)}}";
 

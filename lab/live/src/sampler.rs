@@ -93,7 +93,7 @@ impl History {
         (held > busy / 2).then(|| held.saturating_mul(100) / busy.max(1))
     }
 
-    /// When byte number `offset` (from 1) was written, to [`PERIOD`] at worst. Between two samples
+    /// Time at which byte number `offset` (from 1) was written, to [`PERIOD`] at worst. Between two samples
     /// bytes are taken to have been written evenly. `None` if no look saw it.
     fn written_at(&self, offset: u64) -> Option<Time> {
         let after = self.written.partition_point(|(_, n)| *n < offset);

@@ -38,7 +38,7 @@ pub struct Scheme {
     pub carrier: Option<String>,
     /// The kernel's algorithm, alone or underneath; empty where the kernel has none.
     pub kernel: String,
-    /// How `alcc run` keeps the limit, where the scheme says so: `bpf`. `None`: as it would under a
+    /// Enforcement that the scheme asks of `alcc run`: `bpf`. `None`: as it would be under a
     /// kernel's algorithm that is named.
     pub enforce: Option<String>,
     /// `tcp_notsent_lowat` of the sending host; `None`: the kernel's default.

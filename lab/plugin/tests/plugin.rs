@@ -134,7 +134,7 @@ struct Twin {
     native: Instance,
     plugged: Instance,
     mss: Bytes,
-    /// When `on_timer` was last called.
+    /// Time of the last call of `on_timer`.
     timer: Option<Time>,
 }
 

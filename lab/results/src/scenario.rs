@@ -132,7 +132,7 @@ impl ScenarioOptions {
         resolved.map_err(|why| one_line(&why))
     }
 
-    /// Of the values that have no effect on the flows: what is missing, after the location of each.
+    /// Values that have no effect on the flows: the location of each, and what is missing.
     /// A value of a file has effect on the flows of that file, so it is not for those of the
     /// command line.
     pub fn idle(&self, flows: &[FlowSpec]) -> Vec<String> {
@@ -239,7 +239,7 @@ impl ScenarioOptions {
         })
     }
 
-    /// Of a chain, losses are those of all its links together, and texts those of one after the other.
+    /// Configuration of a chain: its losses are those of all links together, and its texts those of one after the other.
     fn configured(&self, links: &[LinkSpec]) -> Configured {
         let own: Vec<LinkOptions> = (self.link.iter())
             .map(|link| self.defaults.clone().overridden_by(link.options.clone()))

@@ -119,7 +119,7 @@ pub struct Summary {
     /// an equal one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worst_share_10s: Option<f64>,
-    /// Of several flows: how long the slowest one took to its fair share, s. It counts from its
+    /// With several flows: time of the slowest one to its fair share, s. It counts from its
     /// coming until the end of its first second with 80 % of an equal share. Otherwise it is its
     /// whole stay.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! How fast the simulator is: delivered segments per second of CPU, on the scenarios that ns-3 and
+//! Speed of the simulator: delivered segments per second of CPU, on the scenarios that ns-3 and
 //! htsim were measured on.
 //!
 //! B: one link of 100 Mbit/s, RTT 40 ms, drop-tail of 333 packets both ways, N

@@ -162,13 +162,13 @@ impl<P: Probe> Simulation<P> {
         self.now
     }
 
-    /// When the window begins: with the first full-size packet at a bottleneck, so `None` before
+    /// Start of the window: the first full-size packet at a bottleneck, so `None` before
     /// it.
     pub fn started(&self) -> Option<Time> {
         self.traffic.window
     }
 
-    /// When the window ends, as far as is known: it has its length from its start on.
+    /// End of the window, as far as is known: it has its length from its start on.
     pub fn end(&self) -> Time {
         self.traffic.end
     }

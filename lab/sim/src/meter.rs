@@ -116,7 +116,7 @@ impl Meter {
 /// counted by its two ends. To a millisecond, as its logs are.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SignalDelay {
-    /// How many more milliseconds have this value (its number) than the one before: the sums of
+    /// Number of milliseconds with this value (its number) more than with the one before: the sums of
     /// `latest`. Values may be up to minutes and are few: those around the ends of pauses.
     changes: Paged<i32>,
     /// Value, change. A flow of few packets and long pauses has nothing else.

@@ -88,7 +88,7 @@ pub struct FlowReport {
     /// A transfer of a given size: from its start until its last byte was delivered to the
     /// application. `None` if that did not happen.
     pub completion: Option<Span>,
-    /// When it started, and when it was to stop, including its phase; when its transfer was
+    /// Times at which it started, at which it was to stop, including its phase, and at which its transfer was
     /// complete.
     pub active: (Time, Option<Time>, Option<Time>),
     /// IP bytes that the bottleneck delivered in each second of the window. Trailing seconds

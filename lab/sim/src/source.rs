@@ -116,7 +116,7 @@ impl AppModel {
         self.stopped = true;
     }
 
-    /// When the byte at `position` was written, by an application that writes at moments of its
+    /// Time at which the byte at `position` was written, by an application that writes at moments of its
     /// own.
     #[inline]
     pub(crate) fn written_at(&self, position: u64) -> Option<Time> {

@@ -27,7 +27,7 @@ pub(crate) struct Traffic<P> {
     pub(crate) window: Option<Time>,
     /// The window has this length.
     pub(crate) duration: Span,
-    /// When the window ends, as far as is known: without a full-size packet it begins with the
+    /// End of the window, as far as is known: without a full-size packet it begins with the
     /// first flow.
     pub(crate) end: Time,
     pub(crate) series: Option<Span>,

@@ -4,7 +4,7 @@ use alcc_link::{QueueSpec, RateSpec};
 use alcc_sim::{FlowSpec, Report, Scenario, Timing, run};
 use alcc_units::{Bytes, Rate, Span};
 
-/// Of 10 Mbit/s that a TCP carries 1448 of 1500 bytes are its stream, and of 1526 in that 1500 are
+/// 1448 of 1500 bytes of the 10 Mbit/s that a TCP carries are its stream, and of 1526 in that 1500 are
 /// a packet inside it.
 const INSIDE: f64 = 10.0 * 1448.0 / 1526.0;
 

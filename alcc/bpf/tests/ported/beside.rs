@@ -24,7 +24,7 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
-    /// How far apart on the average, as a share of the reference's window.
+    /// Mean difference, as a share of the reference's window.
     pub(crate) fn mean_share(&self) -> f64 {
         self.shares / self.compared.max(1) as f64
     }

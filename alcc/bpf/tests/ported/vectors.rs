@@ -83,7 +83,7 @@ fn heard(algorithm: &str) -> RoundTrips {
     }
 }
 
-/// How far the windows may be apart: packets; on the average, as a share.
+/// Compares the windows, which may differ by this many packets, and on the average by this share.
 fn together(algorithm: &str, packets: f64, share: f64) -> bool {
     match algorithm {
         // A jump of the RTT puts off a drain. Where an acknowledgement was delayed, the first of its packets has the

@@ -144,7 +144,7 @@ struct Budget {
     silent_at: Option<Time>,
     patience: Span,
     queueing: Span,
-    /// Of the start: the shortest wait of this round trip, and of how many packets.
+    /// During the start: the shortest wait of this round trip, and the number of its packets.
     least: Span,
     samples: u32,
     /// It began then: with what is sent from now on the next one does.

@@ -112,7 +112,7 @@ struct Entry {
 }
 
 impl Entry {
-    /// Whether `name` is its name, or a word of it, or the kernel's.
+    /// True if `name` is its name, or a word of it, or the kernel's.
     fn is(&self, name: &str) -> bool {
         self.name.split_whitespace().any(|word| word == name) || self.control == Some(name)
     }
@@ -244,7 +244,7 @@ impl Lists {
         self.control(window.name, who);
     }
 
-    /// How to get a control of the kernel, and what selects it: details of the last entry.
+    /// Adds to the last entry how to get a control of the kernel, and what selects it.
     fn control(&mut self, name: &'static str, by: impl Display) {
         let last = self.0.last_mut().and_then(|list| list.entries.last_mut());
         if let Some(entry) = last {

@@ -89,7 +89,7 @@ pub struct Args {
     /// Source of acknowledgements, see 'alcc list'
     #[arg(long, hide_short_help = true, value_name = "F", default_value = "auto")]
     feedback: String,
-    /// How the window is enforced, see 'alcc list'
+    /// Enforcement of the window, see 'alcc list'
     #[arg(long, hide_short_help = true, value_name = "E", default_value = "auto")]
     enforce: String,
     /// Seed of the algorithm's random numbers

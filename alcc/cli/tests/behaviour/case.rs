@@ -6,7 +6,7 @@ pub(crate) struct Case {
     pub(crate) group: String,
     pub(crate) name: String,
     pub(crate) client: Client,
-    /// How many of them, one after the other.
+    /// Number of clients, one after the other.
     pub(crate) clients: usize,
     pub(crate) address: String,
     /// Send buffer of the accepted connections, bytes; small where the case has to fill it.
@@ -73,7 +73,7 @@ impl Client {
         }
     }
 
-    /// How much arrives depends on the moment.
+    /// True if the number of bytes that arrive depends on the moment.
     pub(crate) fn by_chance(self) -> bool {
         matches!(
             self,

@@ -29,7 +29,7 @@ const ALGORITHMS: [&str; 2] = ["fixed:window=2", "verus"];
 /// For what no algorithm may change: those that differ most in when they call and what they keep.
 const MORE: [&str; 4] = ["fixed:window=2", "verus", "budget", "sprout"];
 
-/// How a case runs under control: algorithm and enforcement.
+/// Control of a case: algorithm and enforcement.
 type Pair<'a> = (&'a str, &'a str);
 
 fn gated<'a>(algorithms: impl IntoIterator<Item = &'a str>) -> Vec<Pair<'a>> {

@@ -25,7 +25,7 @@ pub(crate) struct Program {
     hardened: PathBuf,
 }
 
-/// How to run a case.
+/// Ways to run a case.
 pub(crate) enum How<'a> {
     Plain {
         hardened: bool,

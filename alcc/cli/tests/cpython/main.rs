@@ -32,7 +32,7 @@ const FORMS: [Form; 3] = [None, Some("default"), Some("fixed:window=2")];
 /// Parallel runs on each core. The tests wait most of the time.
 const RUNS_PER_CORE: usize = 3;
 
-/// How often a test that ended differently is run alone and plainly: if it differs from itself it
+/// Number of repetitions, alone and plainly, of a test that ended differently: if it differs from itself it
 /// says nothing about us.
 const AGAIN: usize = 5;
 

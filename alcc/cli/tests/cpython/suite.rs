@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 fn patience(module: &str) -> Duration {
     Duration::from_secs(if module == "test_asyncio" { 1800 } else { 600 })
 }
-/// How much later it is killed if it does not give up.
+/// Time after which it is killed if it does not give up.
 const GRACE: Duration = Duration::from_secs(20);
 
 /// CPython's network tests except those that need another machine. `network` does not stand for the

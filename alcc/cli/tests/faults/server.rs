@@ -215,7 +215,7 @@ impl Server {
         Duration::from_millis(10 * ticks)
     }
 
-    /// How often its threads have gone to sleep.
+    /// Number of times that its threads have gone to sleep.
     pub(crate) fn sleeps(&self) -> u64 {
         let tasks = std::fs::read_dir(format!("/proc/{}/task", self.pid())).unwrap();
         let sleeps = tasks.filter_map(|task| {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Where a program runs: two namespaces with a link between them, and a folder.
+//! The place where a program runs: two namespaces with a link between them, and a folder.
 use crate::process::{LISTEN, PATIENCE, Process, TIME_WAIT, sockets};
 use crate::recipes::Recipe;
 use alcc_emu::{Emulator, Namespace, Observer, PathSpec, Silent, Subnet};

@@ -13,13 +13,13 @@ pub(crate) struct Recipe {
     pub(crate) root: bool,
     /// Options of `alcc run`.
     pub(crate) options: &'static [&'static str],
-    /// How it is started to serve, or to transfer, the file of that name in the folder `www`.
+    /// The command that serves, or transfers, the file of that name in the folder `www`.
     pub(crate) program: fn(&Place, &str) -> Command,
     /// Shell command of the client, which prints the hash of the received data; `None` if the program
     /// transfers by itself to a helper, which writes `got`. `$S` is the server, `$F` the file, `$D` the
     /// folder of everything.
     pub(crate) fetch: Option<Cow<'static, str>>,
-    /// How often `fetch` fetches the file.
+    /// Number of times that `fetch` fetches the file.
     pub(crate) copies: usize,
     /// Programs that run beside it, whether on the client's side, and the port that shows that each is ready.
     pub(crate) helpers: fn(&Place) -> Vec<(bool, Command, u16)>,

@@ -115,7 +115,7 @@ impl Ready {
     }
 }
 
-/// Where the kernel keeps the window no write is refused for it: what a program writes ahead is
+/// No write is refused for a window that the kernel keeps: what a program writes ahead is
 /// bounded all the same, unless it says itself how much, and the program sees nothing of that.
 #[test]
 fn what_a_program_writes_ahead_is_bounded() {

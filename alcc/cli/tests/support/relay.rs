@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 pub(crate) struct Relay {
     child: Child,
     stderr: BufReader<ChildStderr>,
-    /// Where it listens.
+    /// Addresses at which it listens.
     pub(crate) at: Vec<SocketAddr>,
     json: tempfile::NamedTempFile,
 }

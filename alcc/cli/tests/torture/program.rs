@@ -73,7 +73,7 @@ pub(crate) struct Ended {
     /// `None`: it had to be killed.
     status: Option<i32>,
     ended_by: Option<i32>,
-    /// Of each client, what arrived if it is the beginning of what was sent.
+    /// The bytes that arrived at each client, if they are the beginning of what was sent.
     arrived: Vec<Result<usize, String>>,
     stderr: String,
 }
@@ -197,7 +197,7 @@ impl Program {
         ]
     }
 
-    /// How often each function is called once a client is there, under `alcc run` or plainly.
+    /// Number of calls of each function once a client is there, under `alcc run` or plainly.
     pub(crate) fn calls(&self, tortured: &Tortured, under: bool) -> BTreeMap<String, u32> {
         let log = self.go(tortured, &[], under).1;
         let calls: BTreeMap<_, _> = log

@@ -34,7 +34,7 @@ pub(crate) struct Going {
     err: PathBuf,
 }
 
-/// How it ended.
+/// The end of a transfer.
 #[derive(Debug)]
 pub(crate) struct Ended {
     /// `None`: by a signal.
@@ -86,7 +86,7 @@ impl Place {
         self.dir.path().join(name).display().to_string()
     }
 
-    /// Where the receiver is.
+    /// Address of the receiver.
     pub(crate) fn receiver(&self) -> Ipv4Addr {
         self.link.inside_addr()
     }

@@ -309,7 +309,7 @@ fn what_has_arrived_of_a_lost_packet_counts_once() {
     assert_eq!(ledger.delivered(), Bytes::new(7_241));
 }
 
-/// Of a packet that was sent again all but a byte is acknowledged.
+/// All but a byte of a packet that was sent again is acknowledged.
 #[test]
 fn no_more_is_under_way_than_is_in_flight() {
     let mut ledger = Ledger::new(Time::ZERO, 0, 0);

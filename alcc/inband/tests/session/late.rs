@@ -5,7 +5,7 @@ use super::*;
 const STEP: Span = Span::from_micros(100);
 /// One way.
 const DELAY: Span = Span::from_micros(100);
-/// Of 100 Mbit/s.
+/// Time of a byte at 100 Mbit/s.
 const PER_BYTE: Span = Span::from_nanos(80);
 const PEER_READS: Span = Span::from_millis(5);
 

@@ -213,7 +213,7 @@ mod tests {
         assert_eq!(all.read_at(), Some(Time::from_millis(70)));
     }
 
-    /// Of a transfer that is over between two readings, the reading before its first write shows when it began.
+    /// The reading before the first write shows when a transfer began that is over between two readings.
     #[test]
     fn a_transfer_begins_with_the_idle_reading_just_before_it() {
         let mut all = Transfers::default();

@@ -89,7 +89,7 @@ fn a_full_disk_is_said_in_one_line() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// How a command ended, what it said, and its largest resident memory in kB.
+/// Status of a command, what it said, and its largest resident memory in kB.
 #[expect(clippy::zombie_processes, reason = "wait4 takes it")]
 fn measured(command: &mut Command) -> (ExitStatus, String, u64) {
     let mut child = command

@@ -59,7 +59,7 @@ const REACHABLE: &str = "(() => {
   return all.length;
 })()";
 
-/// Whether what lies behind texts is dark: one answer, if all agree.
+/// Asks whether the background of texts is dark: one answer, if all agree.
 const GROUNDS: &str = "[...new Set([...document.querySelectorAll('body, .card, .panel, .scroll td, pre')]
   .map(e => getComputedStyle(e).backgroundColor.match(/[\\d.]+/g)).filter(c => c[3] !== '0').map(c => c[0] < 128))]";
 

@@ -31,7 +31,7 @@ pub(crate) fn ticks(core: usize) -> Result<(u64, u64)> {
     Ok((fields.iter().take(8).sum(), idle))
 }
 
-/// How long the calling thread has waited for a core so far, ns.
+/// Time that the calling thread has waited for a core so far, ns.
 pub(crate) fn waited() -> Result<u64> {
     let stat = std::fs::read_to_string("/proc/thread-self/schedstat")?;
     let field = stat.split(' ').nth(1).ok_or("no such field")?;

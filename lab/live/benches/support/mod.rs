@@ -125,13 +125,13 @@ pub(crate) fn request_at(
     Ok(stream)
 }
 
-/// Whether `scheme` is a control that `alcc bpf load` has loaded, such as `alcc_copa`: plain nginx
+/// True if `scheme` is a control that `alcc bpf load` has loaded, such as `alcc_copa`: plain nginx
 /// under it.
 pub(crate) fn in_kernel(scheme: &str) -> bool {
     scheme.starts_with("alcc_")
 }
 
-/// Whether `scheme` runs under `alcc run`, which leaves a report.
+/// True if `scheme` runs under `alcc run`, which leaves a report.
 #[allow(dead_code, reason = "for those that compare with anything")]
 pub(crate) fn is_ours(scheme: &str) -> bool {
     scheme.contains("/over=")

@@ -7,7 +7,7 @@ use std::fs;
 pub(crate) struct Did {
     /// CPU time, s.
     pub(crate) cpu: f64,
-    /// How often they went to sleep: each time they had been woken.
+    /// Number of times that they went to sleep: each time they had been woken.
     pub(crate) sleeps: u64,
 }
 

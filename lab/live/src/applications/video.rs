@@ -167,7 +167,7 @@ fn figures(near: &[Frame], far: &[Frame]) -> Figures {
     figures
 }
 
-/// How often, and for how long together, a player with a buffer had nothing to show. It shows each
+/// Number and total length of the moments at which a player with a buffer had nothing to show. It shows each
 /// frame as long after the one before as they were sent.
 fn stalls(pairs: &[(f64, Option<f64>)]) -> (f64, f64) {
     let (mut stalls, mut stalled) = (0.0, 0.0);

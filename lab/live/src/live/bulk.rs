@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 
 /// A flow on which nothing moves for this long has failed.
 const STALL: Duration = Duration::from_secs(120);
-/// How long a thread may take to end. One that still says goodbye to a peer that is gone is left
+/// Time that a thread may take to end. One that still says goodbye to a peer that is gone is left
 /// behind; it ends by its own timeouts.
 const END_TIMEOUT: Duration = Duration::from_secs(2);
 

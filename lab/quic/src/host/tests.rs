@@ -269,7 +269,7 @@ fn small_packets_take_no_place_of_large_ones() {
 enum Event {
     Wait(u32),
     Send(u8, u16),
-    /// Of those under way: from the front or the back.
+    /// Acknowledges some of those under way, from the front or the back.
     Ack(u8, bool),
     Lose(u8),
     Mark,

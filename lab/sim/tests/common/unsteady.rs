@@ -109,7 +109,7 @@ pub(crate) fn paths() -> Vec<Unsteady> {
 }
 
 impl Unsteady {
-    /// How long a flow may have less than half of the link once the path stands still.
+    /// Time for which a flow may have less than half of the link once the path stands still.
     pub(crate) fn bound(&self) -> Span {
         Span::from_millis(10 * self.last).max(Span::from_secs(3))
     }

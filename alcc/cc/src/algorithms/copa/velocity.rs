@@ -32,7 +32,7 @@ pub struct Velocity {
     pub way: Option<Way>,
     /// Number of periods in this direction.
     pub same: u32,
-    /// When the period began.
+    /// Start of the period.
     pub since: Time,
     /// Window at the start of the period.
     pub window: f64,

@@ -44,7 +44,7 @@ public class OverALinkTest {
         return file;
     }
 
-    /** How many of the sorted times are from a time to a second later. */
+    /** The number of sorted times from a time to a second later. */
     private static int inSecond(int[] times, int from) {
         int n = 0;
         for (int time : times) {

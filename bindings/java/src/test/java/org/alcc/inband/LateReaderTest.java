@@ -118,7 +118,7 @@ public class LateReaderTest {
         }
     }
 
-    /** When the sender runs next: after {@code base}, and later by an exponential time of mean {@code late}. */
+    /** Times at which the sender runs: after {@code base}, and later by an exponential time of mean {@code late}. */
     private static final class Gaps {
         final Random random = new Random(1);
         final double base;

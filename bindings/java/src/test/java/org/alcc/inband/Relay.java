@@ -55,7 +55,7 @@ public final class Relay implements AutoCloseable {
         return server.getLocalPort();
     }
 
-    /** How many there were. */
+    /** The number of connections so far. */
     public int connections() {
         return connections.get();
     }
