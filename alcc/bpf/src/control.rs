@@ -117,9 +117,12 @@ pub fn unload() -> Result<Ended, BpfError> {
     if able().is_ok() {
         let back = attach::detach_listening()?;
         ended.given_back = back.iter().filter(|f| f.error.is_none()).count();
-        let left = attach::survey_everywhere()?;
+        let remaining = attach::survey_everywhere()?;
         let ours = |name: &str| controls().any(|c| c.name == name);
-        for found in left.iter().filter(|f| f.peer.is_none() && ours(&f.control)) {
+        for found in remaining
+            .iter()
+            .filter(|f| f.peer.is_none() && ours(&f.control))
+        {
             *ended.listening.entry(found.control.clone()).or_default() += 1;
         }
     }

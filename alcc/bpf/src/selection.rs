@@ -372,9 +372,9 @@ pub fn cgroup_of(pid: u32) -> Option<PathBuf> {
 pub(crate) fn cgroups_of(numbers: impl Iterator<Item = u64>) -> BTreeMap<u64, PathBuf> {
     let numbers: BTreeSet<u64> = numbers.collect();
     let mut found = BTreeMap::new();
-    let mut left: Vec<PathBuf> = all_cgroups().into_iter().collect();
+    let mut remaining: Vec<PathBuf> = all_cgroups().into_iter().collect();
     while found.len() < numbers.len()
-        && let Some(folder) = left.pop()
+        && let Some(folder) = remaining.pop()
     {
         let number = fs::metadata(&folder).map(|about| about.ino());
         if let Some(number) = number.ok().filter(|n| numbers.contains(n)) {
@@ -382,7 +382,7 @@ pub(crate) fn cgroups_of(numbers: impl Iterator<Item = u64>) -> BTreeMap<u64, Pa
         }
         let below = fs::read_dir(&folder).into_iter().flatten().flatten();
         let folders = below.filter(|e| e.file_type().is_ok_and(|kind| kind.is_dir()));
-        left.extend(folders.map(|e| e.path()));
+        remaining.extend(folders.map(|e| e.path()));
     }
     found
 }
@@ -420,8 +420,8 @@ fn no_cgroup(folder: &Path, error: Error) -> BpfError {
 fn processes(cgroup: &Path) -> Result<Vec<u32>, BpfError> {
     let read = |folder: &Path| fs::read_to_string(folder.join("cgroup.procs"));
     let mut text = read(cgroup).map_err(|e| no_cgroup(cgroup, e))?;
-    let mut left = vec![cgroup.to_path_buf()];
-    while let Some(folder) = left.pop() {
+    let mut remaining = vec![cgroup.to_path_buf()];
+    while let Some(folder) = remaining.pop() {
         if folder != cgroup {
             // Those below belong to other users, too: they end, and threaded ones show no processes, which are
             // shown above them.
@@ -429,7 +429,7 @@ fn processes(cgroup: &Path) -> Result<Vec<u32>, BpfError> {
         }
         let below = fs::read_dir(&folder).into_iter().flatten().flatten();
         let folders = below.filter(|e| e.file_type().is_ok_and(|kind| kind.is_dir()));
-        left.extend(folders.map(|e| e.path()));
+        remaining.extend(folders.map(|e| e.path()));
     }
     Ok(text.lines().filter_map(|line| line.parse().ok()).collect())
 }

@@ -298,9 +298,9 @@ impl ReaderSlot {
         }
     }
 
-    fn patience(&self, left: Duration) -> std::io::Result<()> {
-        self.stream.set_read_timeout(Some(left))?;
-        self.stream.set_write_timeout(Some(left))
+    fn patience(&self, remaining: Duration) -> std::io::Result<()> {
+        self.stream.set_read_timeout(Some(remaining))?;
+        self.stream.set_write_timeout(Some(remaining))
     }
 }
 
@@ -314,7 +314,7 @@ impl Drop for ReaderSlot {
 fn answer(place: &ReaderSlot, handler: &Handler) -> std::io::Result<()> {
     let mut stream = &*place.stream;
     let end = Instant::now() + REQUEST_TIMEOUT;
-    let left = || end.saturating_duration_since(Instant::now());
+    let remaining = || end.saturating_duration_since(Instant::now());
     let mut received = Vec::new();
     let mut piece = [0; 1024];
     let request = loop {
@@ -323,11 +323,11 @@ fn answer(place: &ReaderSlot, handler: &Handler) -> std::io::Result<()> {
             Parsed::Wrong => break Err(()),
             Parsed::Part => {}
         }
-        let left = left();
-        if left.is_zero() || received.len() > MAX_REQUEST {
+        let remaining = remaining();
+        if remaining.is_zero() || received.len() > MAX_REQUEST {
             return Ok(());
         }
-        place.patience(left)?;
+        place.patience(remaining)?;
         match stream.read(&mut piece)? {
             0 => return Ok(()),
             n => received.extend_from_slice(&piece[..n]),
@@ -346,8 +346,8 @@ fn answer(place: &ReaderSlot, handler: &Handler) -> std::io::Result<()> {
         answer.body
     );
     let mut rest = text.as_bytes();
-    while !rest.is_empty() && !left().is_zero() {
-        place.patience(left())?;
+    while !rest.is_empty() && !remaining().is_zero() {
+        place.patience(remaining())?;
         let n = stream.write(rest)?;
         rest = rest.get(n.max(1)..).unwrap_or_default();
     }

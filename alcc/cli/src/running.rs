@@ -18,7 +18,7 @@ pub(crate) struct Running {
     /// Feedback and enforcement at its start, and the reason for them. `None`: it did not choose.
     pub(crate) form: Option<(String, String)>,
     /// Its remaining processes; empty while `alcc` itself runs.
-    left: Vec<u32>,
+    remaining: Vec<u32>,
     /// Device and inode of the shared memory, and its owner.
     pub(crate) file: (u64, u64),
     pub(crate) owner: u32,
@@ -30,7 +30,7 @@ pub(crate) fn exists(pid: u32) -> bool {
 
 impl Running {
     /// `left` is empty if it runs. `None` if the file is not a report.
-    pub(crate) fn of(id: u32, left: Vec<u32>, file: File) -> Option<Self> {
+    pub(crate) fn of(id: u32, remaining: Vec<u32>, file: File) -> Option<Self> {
         let meta = file.metadata().ok()?;
         let segment = Segment::attend_file(file).ok()?;
         let about = segment.about();
@@ -42,7 +42,7 @@ impl Running {
             kind,
             what: what.replace('\n', " "),
             form: parts.next().zip(parts.next()),
-            left,
+            remaining,
             file: (meta.dev(), meta.ino()),
             owner: meta.uid(),
             segment,
@@ -51,7 +51,7 @@ impl Running {
 
     /// True if `alcc run` was killed, and its server continues.
     pub(crate) fn is_killed(&self) -> bool {
-        !self.left.is_empty()
+        !self.remaining.is_empty()
     }
 
     /// Its process id, and its owner if that is another user.
@@ -68,7 +68,7 @@ impl Running {
     /// True if there is anything to show.
     pub(crate) fn lives(&self) -> bool {
         if self.is_killed() {
-            self.left.iter().any(|pid| exists(*pid))
+            self.remaining.iter().any(|pid| exists(*pid))
         } else {
             exists(self.id)
         }
@@ -79,7 +79,7 @@ impl Running {
     pub(crate) fn tidy(&self) {
         let space = |pid: &str| fs::read_link(format!("/proc/{pid}/ns/pid")).ok();
         let library = (self.kind == "library").then_some(self.id);
-        let first = self.left.first().copied().or(library);
+        let first = self.remaining.first().copied().or(library);
         let first = first.map(|pid| pid.to_string());
         if first.is_some_and(|pid| space(&pid).is_some() && space(&pid) == space("self")) {
             self.segment.reclaim(exists);

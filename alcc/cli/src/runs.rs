@@ -52,7 +52,7 @@ fn live(place: &Path) -> Vec<Running> {
             continue;
         };
         let report = entry.path().join("report");
-        let left = match lock(&entry.path()) {
+        let remaining = match lock(&entry.path()) {
             // A child of the process may hold the lock, too.
             Err(_) if !exists(id) => shared::users(&report),
             Err(_) => Vec::new(),
@@ -61,13 +61,13 @@ fn live(place: &Path) -> Vec<Running> {
                     drop(fs::remove_dir_all(entry.path()));
                     continue;
                 }
-                left => left,
+                remaining => remaining,
             },
         };
         let mut options = fs::OpenOptions::new();
         options.custom_flags(nix::libc::O_NOFOLLOW | nix::libc::O_NONBLOCK);
         let file = options.read(true).write(true).open(report);
-        found.extend(file.ok().and_then(|file| Running::of(id, left, file)));
+        found.extend(file.ok().and_then(|file| Running::of(id, remaining, file)));
     }
     found.sort_by_key(|run| run.id);
     found

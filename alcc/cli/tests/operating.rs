@@ -158,10 +158,10 @@ fn a_run_whose_alcc_was_killed_can_still_be_seen_and_switched_off() {
     drop(running);
     let gone = output(dir.path(), &["top", "--once", "--run", &id]);
     assert_eq!(gone.status.code(), Some(1), "{}", text(&gone.stdout));
-    let left: Vec<_> = std::fs::read_dir(dir.path().join("alcc"))
+    let remaining: Vec<_> = std::fs::read_dir(dir.path().join("alcc"))
         .unwrap()
         .collect();
-    assert!(left.is_empty(), "{left:?}");
+    assert!(remaining.is_empty(), "{remaining:?}");
 }
 
 /// In a mail, a log or an editor there is no terminal with a width.

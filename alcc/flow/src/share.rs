@@ -464,7 +464,7 @@ impl Drop for Member {
     fn drop(&mut self) {
         let mut group = self.share.group();
         let removed = group.members.dismiss(self.number);
-        group.count(|others| others.own.left += removed.get());
+        group.count(|others| others.own.abandoned += removed.get());
         if group.own_members() == 0 {
             // No member can join again.
             group.others = None;

@@ -41,17 +41,17 @@ impl Bench {
 
     /// Runs until that millisecond, with all timers on the way.
     fn until(&mut self, ms: u64) -> Vec<(u64, Transmit)> {
-        let mut left = Vec::new();
+        let mut sent = Vec::new();
         while let Some(next) = self.sender.next_timer().filter(|next| *next <= at(ms)) {
             self.now = next.as_nanos() / 1_000_000;
             self.sender.on_timer(next);
             let now = self.now;
             while let Some(t) = self.sender.poll_transmit(next) {
-                left.push((now, t));
+                sent.push((now, t));
             }
         }
         self.now = ms;
-        left
+        sent
     }
 
     fn ack(&mut self, complete: u64, blocks: &[(u64, u64)], echo_ms: u64) -> Result<(), AckError> {
@@ -86,9 +86,9 @@ fn rack_waits_a_quarter_of_the_smallest_round_trip_for_reordering() {
     assert_eq!(b.sender.next_timer(), Some(at(1050)));
     // The window of 10 is open for the one that arrived.
     assert_eq!(b.sent(), [10]);
-    let left = b.until(1050);
-    assert_eq!(left.len(), 1);
-    assert_eq!((left[0].1.start, left[0].1.kind), (0, Kind::Retransmit));
+    let sent = b.until(1050);
+    assert_eq!(sent.len(), 1);
+    assert_eq!((sent[0].1.start, sent[0].1.kind), (0, Kind::Retransmit));
     assert_eq!(b.gauge("cwnd"), 5.0);
 }
 
@@ -143,15 +143,15 @@ fn rate_halving_lets_every_second_acknowledgement_send() {
     b.send();
     b.until(1040);
     b.ack(0, &[(1, 4)], 0).unwrap();
-    let mut left = vec![b.sent().len()];
+    let mut sent = vec![b.sent().len()];
     for end in 5..10 {
         b.until(1036 + end);
         b.ack(0, &[(1, end)], 0).unwrap();
-        left.push(b.sent().len());
+        sent.push(b.sent().len());
     }
     // Windows: 6 in flight and one more = 7, then 6, 6, 5 and 5 for good; in flight before sending:
     // 6, 6, 5, 5, 4, 4.
-    assert_eq!(left, [1, 0, 1, 0, 1, 1]);
+    assert_eq!(sent, [1, 0, 1, 0, 1, 1]);
 }
 
 #[test]
@@ -160,9 +160,9 @@ fn a_silent_tail_is_probed_after_two_round_trips_and_then_times_out() {
     assert_eq!(b.sent(), [0, 1]);
     // 2 * 40 ms and a timer's grain.
     assert_eq!(b.sender.next_timer(), Some(at(1082)));
-    let left = b.until(1082);
-    assert_eq!(left.len(), 1);
-    assert_eq!((left[0].0, left[0].1.start), (1082, MSS), "the last one");
+    let sent = b.until(1082);
+    assert_eq!(sent.len(), 1);
+    assert_eq!((sent[0].0, sent[0].1.start), (1082, MSS), "the last one");
     assert_eq!(b.gauge("cwnd"), 10.0);
     // 40 ms and 200 from the probe, doubled each time.
     let expiries: Vec<u64> = b.until(20_000).iter().map(|(ms, _)| *ms).collect();
@@ -222,8 +222,8 @@ fn a_timeout_that_was_only_a_delay_is_taken_back() {
     b.until(1040);
     b.ack(10, &[], 1000).unwrap();
     assert_eq!(b.sent().len(), 20);
-    let left = b.until(1500);
-    assert!(b.sender.stats().timeouts >= 1, "{left:?}");
+    let sent = b.until(1500);
+    assert!(b.sender.stats().timeouts >= 1, "{sent:?}");
     assert_eq!(b.gauge("cwnd"), 1.0);
     // Data sent before any repetition is acknowledged.
     b.ack(12, &[], 1040).unwrap();
@@ -240,8 +240,8 @@ fn a_timeout_that_was_right_stays() {
     b.until(1040);
     b.ack(10, &[], 1000).unwrap();
     b.send();
-    let left = b.until(1500);
-    let again = left
+    let sent = b.until(1500);
+    let again = sent
         .iter()
         .rfind(|(_, t)| t.kind == Kind::Retransmit)
         .unwrap();
@@ -411,9 +411,9 @@ fn datagrams_are_sent_again_under_a_new_number() {
     b.until(1040);
     let ack = numbers(0, &[(1, 4)]);
     b.sender.on_ack(at(1040), &ack).unwrap();
-    let left = b.send();
+    let sent = b.send();
     // Packet 0 is three behind; three arrived and one is lost.
-    let what: Vec<_> = left.iter().map(|t| (t.pn, t.start, t.kind)).collect();
+    let what: Vec<_> = sent.iter().map(|t| (t.pn, t.start, t.kind)).collect();
     assert_eq!(what[0], (10, 0, Kind::Retransmit));
     assert_eq!(what.len(), 4);
     // It arrives after all, and so does the repetition: once is enough.
@@ -430,10 +430,10 @@ fn the_program_of_copa_takes_any_gap_for_a_loss_and_forgets_it() {
     b.until(1040);
     let ack = numbers(0, &[(1, 2)]);
     b.sender.on_ack(at(1040), &ack).unwrap();
-    let left = b.send();
+    let sent = b.send();
     // In flight is what is above the newest that arrived: 8.
-    assert_eq!(left.len(), 2);
-    assert!(left.iter().all(|t| t.kind == Kind::New));
+    assert_eq!(sent.len(), 2);
+    assert!(sent.iter().all(|t| t.kind == Kind::New));
     // Two seconds of silence: all is forgotten.
     b.until(3039);
     assert_eq!(b.sender.stats().timeouts, 0);
@@ -451,7 +451,7 @@ fn a_timer_of_three_delays_finds_a_loss() {
     let (mut gap, mut again) = (None, None);
     for ms in 1000..1600 {
         sent.extend(b.until(ms));
-        let due = sent.iter().filter(|(left, _)| left + DELAY == ms);
+        let due = sent.iter().filter(|(at, _)| at + DELAY == ms);
         for pn in due.map(|(_, t)| t.pn).filter(|pn| *pn != LOST) {
             let ack = match pn {
                 0..LOST => numbers(0, &[(0, pn + 1)]),

@@ -104,13 +104,13 @@ impl Transfer {
     /// Sends segments and waits for the last acknowledgement, with at most `window` of them in
     /// flight.
     fn send(&mut self, segments: usize, window: usize) {
-        let mut left = segments;
-        while left > 0 || !self.arrivals.is_empty() {
+        let mut remaining = segments;
+        while remaining > 0 || !self.arrivals.is_empty() {
             let queued = Bytes::new(self.arrivals.len() as u64 * MSS);
             if self.flow.is_writable(queued, Bytes::ZERO) {
                 self.flow.unblock();
             }
-            let fits = left.min(window.saturating_sub(self.arrivals.len()));
+            let fits = remaining.min(window.saturating_sub(self.arrivals.len()));
             if fits > 0 && !self.flow.is_blocked() {
                 let n = self.room(fits, queued);
                 self.flow.wrote(self.now, Bytes::new(n as u64 * MSS));
@@ -121,7 +121,7 @@ impl Transfer {
                     self.arrivals.push_back((arrives, self.now));
                 }
                 self.tcp.written += n as u64 * MSS;
-                left -= n;
+                remaining -= n;
             }
             self.most = self.most.max(used());
             self.now = match self.flow.deadline() {
@@ -146,18 +146,18 @@ impl Transfer {
         let in_flight = self.arrivals.len() as u32;
         let room = limit.window.saturating_sub(in_flight);
         let sent = told.delivered + in_flight;
-        let left = limit.until.map_or(u32::MAX, |n| n.saturating_sub(sent));
-        wanted.min(room.min(left) as usize)
+        let remaining = limit.until.map_or(u32::MAX, |n| n.saturating_sub(sent));
+        wanted.min(room.min(remaining) as usize)
     }
 
     fn read(&mut self) {
         let mut samples = Vec::new();
-        while let Some(&(at, left)) = self.arrivals.front().filter(|(at, _)| *at <= self.now) {
+        while let Some(&(at, sent)) = self.arrivals.front().filter(|(at, _)| *at <= self.now) {
             self.arrivals.pop_front();
             self.tcp.acked += MSS;
             if let Some(told) = &mut self.told {
                 told.at = at;
-                told.rtt = Some(at.since(left));
+                told.rtt = Some(at.since(sent));
                 told.delivered += 1;
                 told.in_flight = self.arrivals.len() as u32;
                 samples.push(*told);

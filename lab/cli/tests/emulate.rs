@@ -291,17 +291,17 @@ fn download(device: &str) {
     );
     assert_eq!(header.delay, alcc_units::Span::from_millis(10));
     // What waited leaves at the rate: a millisecond for each packet of 1500 bytes.
-    let left = lines.iter().filter_map(|l| match l {
+    let sent = lines.iter().filter_map(|l| match l {
         Line::Departure { at, packet, .. } if packet.len.get() == 1500 => Some(at.as_nanos()),
         _ => None,
     });
-    let left: Vec<u64> = left.collect();
-    let gaps = left.windows(2).map(|w| w[1] - w[0]);
+    let sent: Vec<u64> = sent.collect();
+    let gaps = sent.windows(2).map(|w| w[1] - w[0]);
     let at_rate = gaps.filter(|gap| gap.abs_diff(1_000_000) < 10_000).count();
     assert!(
-        at_rate > left.len() / 4 && at_rate > 200,
+        at_rate > sent.len() / 4 && at_rate > 200,
         "{at_rate} of {}",
-        left.len()
+        sent.len()
     );
     let count = |want: fn(&Line) -> bool| lines.iter().filter(|l| want(l)).count() as u64;
     assert_eq!(
@@ -702,11 +702,11 @@ fn sigkill_leaves_no_process_and_no_network() {
         let mut kill = Command::new("kill");
         assert!(kill.arg("-9").args(victims).status().unwrap().success());
         child.wait().unwrap();
-        let left = [sleeps, std::fs::read_to_string(&beside).unwrap().trim()]
+        let remaining = [sleeps, std::fs::read_to_string(&beside).unwrap().trim()]
             .map(|pid| std::path::PathBuf::from(format!("/proc/{pid}")));
         let deadline = Instant::now() + Duration::from_secs(20);
         // A process that was killed has no network any more, and is there until it is reaped.
-        while networks().contains(&network) || left.iter().any(|process| process.exists()) {
+        while networks().contains(&network) || remaining.iter().any(|process| process.exists()) {
             assert!(Instant::now() < deadline, "killed: {killed}");
             std::thread::sleep(Duration::from_millis(20));
         }

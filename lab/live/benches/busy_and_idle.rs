@@ -144,12 +144,12 @@ fn busy(
 fn idle(world: &mut World, scheme: &str, seconds: Duration) -> Result<()> {
     let lane = Lane::new(world, scheme)?;
     let mut stream = lane.request(BEFORE_IDLE)?;
-    let mut left = BEFORE_IDLE;
+    let mut remaining = BEFORE_IDLE;
     let mut buffer = vec![0; 64 * 1024];
-    while left > 0 {
+    while remaining > 0 {
         match stream.read(&mut buffer)? {
             0 => return Err("the server closed the connection".into()),
-            n => left = left.saturating_sub(n),
+            n => remaining = remaining.saturating_sub(n),
         }
     }
     std::thread::sleep(Duration::from_secs(2));

@@ -72,7 +72,7 @@ impl Lane {
         let began = Instant::now();
         while began.elapsed() < time {
             let server = Subnet::default().outside();
-            let (open, left) = match stream.take() {
+            let (open, remaining) = match stream.take() {
                 Some(open) => open,
                 None => (
                     request(&self.inside, server, REQUESTS, FILE_SIZE)?,
@@ -83,8 +83,8 @@ impl Lane {
             // not be the limit.
             let n = recv(open.as_raw_fd(), &mut buffer, MsgFlags::MSG_TRUNC)? as u64;
             bytes += n;
-            if n > 0 && n < left {
-                *stream = Some((open, left - n));
+            if n > 0 && n < remaining {
+                *stream = Some((open, remaining - n));
             }
         }
         Ok(bytes)

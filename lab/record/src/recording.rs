@@ -39,17 +39,17 @@ pub struct Recording {
 /// A file that takes this many bytes more.
 struct Limited<'a> {
     file: File,
-    left: &'a mut u64,
+    remaining: &'a mut u64,
 }
 
 impl Write for Limited<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let length = bytes.len() as u64;
-        if length > *self.left {
+        if length > *self.remaining {
             return Err(io::ErrorKind::StorageFull.into());
         }
         self.file.write_all(bytes)?;
-        *self.left -= length;
+        *self.remaining -= length;
         Ok(bytes.len())
     }
 
@@ -213,13 +213,13 @@ impl Recording {
         about: &Value,
         made: &mut Vec<PathBuf>,
     ) -> Result<u64, (PathBuf, io::Error)> {
-        let mut left = room;
+        let mut remaining = room;
         let mut file = |name: &str, fill: &dyn Fn(&mut dyn Write) -> io::Result<()>| {
             let path = folder.join(name);
             let result = alcc_sys::create(&path).and_then(|file| {
                 made.push(path.clone());
-                let left = &mut left;
-                let mut to = BufWriter::new(Limited { file, left });
+                let remaining = &mut remaining;
+                let mut to = BufWriter::new(Limited { file, remaining });
                 fill(&mut to)?;
                 to.flush()
             });
@@ -234,7 +234,7 @@ impl Recording {
         file("summary.json", &|to| {
             writeln!(to, "{:#}", self.to_json(about))
         })?;
-        Ok(room - left)
+        Ok(room - remaining)
     }
 
     /// The summary, with what it came about by.

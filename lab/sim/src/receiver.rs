@@ -93,11 +93,11 @@ impl Receiver {
 
     #[inline(never)]
     fn take_pending(&mut self, ack: &Ack) -> Vec<Arrival> {
-        while let Some((left, _)) = self.pending_arrivals.front()
-            && *left <= ack.sent_at
+        while let Some((sent_at, _)) = self.pending_arrivals.front()
+            && *sent_at <= ack.sent_at
         {
-            let (left, arrivals) = self.pending_arrivals.pop_front().unwrap_or_default();
-            if left == ack.sent_at {
+            let (sent_at, arrivals) = self.pending_arrivals.pop_front().unwrap_or_default();
+            if sent_at == ack.sent_at {
                 return arrivals;
             }
         }

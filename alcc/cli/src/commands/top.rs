@@ -151,8 +151,9 @@ fn can_attach() -> bool {
 /// Sleeps. True if the program should end.
 fn nap(time: Duration, stop: &std::sync::atomic::AtomicBool, keys: &Keys) -> bool {
     let until = std::time::Instant::now() + time;
-    while let Some(left) = until.checked_duration_since(std::time::Instant::now()) {
-        if stop.load(Ordering::Relaxed) || keys.end_within(left.min(Duration::from_millis(50))) {
+    while let Some(remaining) = until.checked_duration_since(std::time::Instant::now()) {
+        if stop.load(Ordering::Relaxed) || keys.end_within(remaining.min(Duration::from_millis(50)))
+        {
             return true;
         }
     }

@@ -93,7 +93,7 @@ int main(int argc, char **argv) {
     if (argc != 3)
         return 2;
     int mptcp = !strcmp(argv[1], "mptcp"), uring = !strcmp(argv[1], "uring");
-    long left = atol(argv[2]);
+    long remaining = atol(argv[2]);
     int listener = socket(AF_INET, SOCK_STREAM, mptcp ? 262 : 0);
     if (listener < 0)
         return 77;
@@ -112,15 +112,15 @@ int main(int argc, char **argv) {
     if (zerocopy && setsockopt(fd, SOL_SOCKET, SO_ZEROCOPY, &one, sizeof one))
         return 77;
     int replaced = !strcmp(argv[1], "replaced");
-    long total = left;
-    while (left > 0) {
+    long total = remaining;
+    while (remaining > 0) {
         // In the middle, by a call that no library sees.
-        if (replaced && left <= total / 2) {
+        if (replaced && remaining <= total / 2) {
             replaced = 0;
             if (syscall(SYS_setsockopt, fd, IPPROTO_TCP, TCP_CONGESTION, "reno", 4))
                 fail("TCP_CONGESTION");
         }
-        size_t n = left < (long)sizeof block ? left : sizeof block;
+        size_t n = remaining < (long)sizeof block ? remaining : sizeof block;
         long sent = uring ? ring_send(fd, n)
                     : !strcmp(argv[1], "by-a-child") ? child_send(fd, n)
                     : !strcmp(argv[1], "send") || !strcmp(argv[1], "replaced") || mptcp ? send(fd, block, n, MSG_NOSIGNAL)
@@ -128,7 +128,7 @@ int main(int argc, char **argv) {
                     : stream_send(argv[1], fd, n);
         if (sent <= 0)
             fail("send");
-        left -= sent;
+        remaining -= sent;
     }
     close(fd);
     return 0;

@@ -69,11 +69,11 @@ static ssize_t once(const char *way, size_t want)
         n = sendfile(fd, file, &offset, want);
     } else if (is(way, "splice")) {
         ssize_t in = write(ends[1], block + at, want < 65536 ? want : 65536);
-        size_t left = in;
-        while (left > 0) {
-            if ((n = splice(ends[0], NULL, fd, NULL, left, SPLICE_F_MOVE)) <= 0)
+        size_t remaining = in;
+        while (remaining > 0) {
+            if ((n = splice(ends[0], NULL, fd, NULL, remaining, SPLICE_F_MOVE)) <= 0)
                 exit(9);
-            left -= n;
+            remaining -= n;
         }
         return in;
     } else if (is(way, "zerocopy")) {

@@ -9,11 +9,11 @@ class Receiver(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_PUT(self):
-        left = int(self.headers["Content-Length"])
+        remaining = int(self.headers["Content-Length"])
         with open(os.path.join(sys.argv[1], os.path.basename(self.path)), "wb") as file:
-            while left and (chunk := self.rfile.read(min(left, 65536))):
+            while remaining and (chunk := self.rfile.read(min(remaining, 65536))):
                 file.write(chunk)
-                left -= len(chunk)
+                remaining -= len(chunk)
         self.send_response(201)
         self.send_header("Content-Length", "0")
         self.end_headers()

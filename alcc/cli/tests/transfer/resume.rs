@@ -55,11 +55,11 @@ fn relay(to: u16, plan: &[(usize, How)]) -> (u16, Arc<AtomicUsize>) {
 
 /// Copies until the end (then true) or at most `most` bytes.
 fn copy(mut from: TcpStream, mut to: &TcpStream, most: usize) -> bool {
-    let (mut buffer, mut left) = ([0; 16_384], most);
-    while left > 0 {
-        let most = left.min(buffer.len());
+    let (mut buffer, mut remaining) = ([0; 16_384], most);
+    while remaining > 0 {
+        let most = remaining.min(buffer.len());
         match from.read(&mut buffer[..most]) {
-            Ok(n) if n > 0 && to.write_all(&buffer[..n]).is_ok() => left -= n,
+            Ok(n) if n > 0 && to.write_all(&buffer[..n]).is_ok() => remaining -= n,
             _ => {
                 let _ = to.shutdown(Shutdown::Write);
                 return true;
@@ -155,8 +155,8 @@ fn a_file_survives_cuts_and_ends_that_hang() {
                 "{way:?}: {} connections",
                 connections.load(Ordering::Relaxed)
             );
-            let left = std::fs::read_dir(folder.path()).unwrap().count();
-            assert_eq!(left, 3, "sent, got and err; no part of a file");
+            let remaining = std::fs::read_dir(folder.path()).unwrap().count();
+            assert_eq!(remaining, 3, "sent, got and err; no part of a file");
         }
     }
 }

@@ -23,7 +23,7 @@ pub struct Tally {
     /// Bytes lost.
     pub lost: u64,
     /// Bytes in flight when their member ended.
-    pub left: u64,
+    pub abandoned: u64,
     /// Members with more data than they may send.
     pub backlogged: u64,
     /// The newest RTT sample.
@@ -38,7 +38,7 @@ pub struct Tally {
 impl Tally {
     /// Bytes that have neither arrived nor been lost.
     pub fn in_flight(&self) -> u64 {
-        let gone = [self.acked, self.lost, self.left];
+        let gone = [self.acked, self.lost, self.abandoned];
         gone.into_iter().fold(self.sent, u64::saturating_sub)
     }
 }
@@ -256,7 +256,7 @@ impl Group {
             rtt_error,
         };
         self.acked(now, number, &acked, &arrival);
-        let removed = self.oldest(number, tally.left, &mut peer.reported.left);
+        let removed = self.oldest(number, tally.abandoned, &mut peer.reported.abandoned);
         self.take(number, &removed);
         if idle {
             // The counters may end within one of our packets.

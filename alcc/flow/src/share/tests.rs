@@ -234,7 +234,7 @@ fn untrue_words_do_no_harm() {
             sent: most,
             acked: most / 3,
             lost: most / 5,
-            left: most,
+            abandoned: most,
             backlogged: most,
             rtt: Some(Span::from_nanos(most)),
             window: Bytes::new(most),

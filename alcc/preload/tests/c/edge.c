@@ -132,10 +132,10 @@ static int untouched(void) {
     int from = accept(unix_, NULL, NULL);
     CHECK(from >= 0);
     expect(send(from, data, 100000, 0), 100000, "send");
-    for (int left = 100000; left > 0;) {
+    for (int remaining = 100000; remaining > 0;) {
         ssize_t n = read(to_unix, got, sizeof got);
         CHECK(n > 0);
-        left -= n;
+        remaining -= n;
     }
     unlink(at.sun_path);
     put(fd, 0, TOTAL);

@@ -183,9 +183,9 @@ static int storm_within(void) {
     on_signal(SIGALRM, writes_here, SA_RESTART);
     struct itimerval t = {{0, 300}, {0, 300}};
     CHECK(setitimer(ITIMER_REAL, &t, NULL) == 0);
-    for (size_t left = TOTAL; left > 0;) {
-        ssize_t n = write(storm_fd, m, left < 1000 ? left : 1000);
-        if (n > 0) left -= n;
+    for (size_t remaining = TOTAL; remaining > 0;) {
+        ssize_t n = write(storm_fd, m, remaining < 1000 ? remaining : 1000);
+        if (n > 0) remaining -= n;
         else CHECK(errno == EINTR);
     }
     while (sent < 1000) pause();
@@ -200,9 +200,9 @@ static int storm_nonblocking(void) {
     on_signal(SIGALRM, writes_here, SA_RESTART);
     struct itimerval t = {{0, 300}, {0, 300}};
     CHECK(setitimer(ITIMER_REAL, &t, NULL) == 0);
-    for (size_t left = TOTAL; left > 0;) {
-        ssize_t n = write(storm_fd, m, left < 1000 ? left : 1000);
-        if (n > 0) left -= n;
+    for (size_t remaining = TOTAL; remaining > 0;) {
+        ssize_t n = write(storm_fd, m, remaining < 1000 ? remaining : 1000);
+        if (n > 0) remaining -= n;
         else if (errno == EAGAIN) poll(&(struct pollfd){storm_fd, POLLOUT, 0}, 1, 10000);
         else CHECK(errno == EINTR);
     }
@@ -278,10 +278,10 @@ static int painted_stack(void) {
     coroutine.uc_stack = (stack_t){.ss_sp = painted, .ss_size = sizeof painted};
     makecontext(&coroutine, in_a_coroutine, 0);
     CHECK(swapcontext(&home, &coroutine) == 0);
-    size_t left = 0;
-    while (left < PAINTED && painted[left] == PAINT) left++;
+    size_t untouched = 0;
+    while (untouched < PAINTED && painted[untouched] == PAINT) untouched++;
     // Frameworks give a coroutine 8 KiB and more.
-    if (PAINTED - left > 8 * 1024) say("%zu bytes of stack used", PAINTED - left);
+    if (PAINTED - untouched > 8 * 1024) say("%zu bytes of stack used", PAINTED - untouched);
     return 0;
 }
 

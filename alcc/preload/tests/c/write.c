@@ -134,10 +134,10 @@ static int by_splice(void) {
     CHECK(pipe(pipe_) == 0);
     for (size_t at = 0; at < TOTAL; at += 50000) {
         expect(write(pipe_[1], data + at, 50000), 50000, "write to the pipe");
-        for (size_t left = 50000; left > 0;) {
-            ssize_t n = splice(pipe_[0], NULL, fd, NULL, left, SPLICE_F_MOVE | SPLICE_F_MORE);
+        for (size_t remaining = 50000; remaining > 0;) {
+            ssize_t n = splice(pipe_[0], NULL, fd, NULL, remaining, SPLICE_F_MOVE | SPLICE_F_MORE);
             CHECK(n > 0);
-            left -= n;
+            remaining -= n;
         }
     }
     return close(fd);

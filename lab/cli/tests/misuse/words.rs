@@ -117,11 +117,11 @@ fn a_wrong_command_line_is_answered_in_one_line() {
     let trace = fs::read(dir.path().join("good.trace")).unwrap();
     assert_eq!(trace, b"1\n2\n3\n", "what was read was overwritten");
     // No test that loads them runs beside this one.
-    let left: Vec<String> = loaded()
+    let remaining: Vec<String> = loaded()
         .into_iter()
         .filter(|c| !before.contains(c))
         .collect();
-    assert!(left.is_empty(), "left loaded: {left:?}");
+    assert!(remaining.is_empty(), "left loaded: {remaining:?}");
 }
 
 /// alcc's congestion controls in the kernel.

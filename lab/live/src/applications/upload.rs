@@ -221,16 +221,16 @@ fn received(stage: &Stage<'_>, into: &Path) -> Result<u64, LabError> {
     let bytes = came.metadata().map_err(LabError::os(reads(file)))?.len();
     let (mut came, mut sent) = (BufReader::new(came.take(bytes)), BufReader::new(sent));
     let (mut ours, mut theirs) = (vec![0; REPEATED], vec![0; REPEATED]);
-    let mut left = bytes as usize;
-    while left > 0 {
-        let part = left.min(REPEATED);
+    let mut remaining = bytes as usize;
+    while remaining > 0 {
+        let part = remaining.min(REPEATED);
         let both = came.read_exact(&mut ours[..part]);
         let both = both.and_then(|()| sent.read_exact(&mut theirs[..part]));
         both.map_err(LabError::os(reads(file)))?;
         if ours[..part] != theirs[..part] {
             return Err(stage.failed("the receiver has other bytes than were sent"));
         }
-        left -= part;
+        remaining -= part;
     }
     Ok(bytes)
 }

@@ -34,8 +34,8 @@ static int64_t now_ns(void) {
 }
 
 static int wait_ms(int64_t until) {
-    int64_t left = until - now_ns();
-    return left <= 0 ? 0 : (int)((left + 999999) / 1000000);
+    int64_t remaining = until - now_ns();
+    return remaining <= 0 ? 0 : (int)((remaining + 999999) / 1000000);
 }
 
 static int sink(int flows, int seconds) {

@@ -68,8 +68,8 @@ fn wait(watch: &Watch, signals: SigSet, duration: Option<Span>) {
     });
     let end = duration.map(|span| Instant::now() + Duration::from_nanos(span.as_nanos()));
     while !watch.has_stopped() && end.is_none_or(|end| Instant::now() < end) {
-        let left = end.map_or(LOOK, |end| end.saturating_duration_since(Instant::now()));
-        if told.recv_timeout(left.min(LOOK)).is_ok() {
+        let remaining = end.map_or(LOOK, |end| end.saturating_duration_since(Instant::now()));
+        if told.recv_timeout(remaining.min(LOOK)).is_ok() {
             return;
         }
     }

@@ -34,13 +34,13 @@ impl Keys {
     pub(super) fn end_within(&self, time: Duration) -> bool {
         let input = stdin();
         let until = std::time::Instant::now() + time;
-        while let Some(left) = until.checked_duration_since(std::time::Instant::now()) {
+        while let Some(remaining) = until.checked_duration_since(std::time::Instant::now()) {
             if self.0.is_none() {
-                std::thread::sleep(left);
+                std::thread::sleep(remaining);
                 return false;
             }
             let mut ready = [PollFd::new(input.as_fd(), PollFlags::POLLIN)];
-            let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::ZERO);
+            let timeout = PollTimeout::try_from(remaining).unwrap_or(PollTimeout::ZERO);
             if !poll(&mut ready, timeout).is_ok_and(|n| n > 0) {
                 return false;
             }

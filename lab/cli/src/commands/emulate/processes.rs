@@ -261,12 +261,12 @@ impl Processes {
                     waitpid(None, Some(WaitPidFlag::WNOHANG)),
                     Ok(WaitStatus::Exited(..) | WaitStatus::Signaled(..))
                 ) {}
-                let left = children();
-                if left.is_empty() || Instant::now() > deadline {
+                let remaining = children();
+                if remaining.is_empty() || Instant::now() > deadline {
                     break;
                 }
                 // We inherit the children of a process that ends, so the list may grow meanwhile.
-                for pid in left {
+                for pid in remaining {
                     if told.insert(pid) {
                         let _ = kill(pid, signal);
                     }

@@ -112,14 +112,14 @@ fn end(id: &str, patience: Duration) {
         let deadline = Instant::now() + patience;
         let mut told = std::collections::BTreeSet::new();
         loop {
-            let left = programs(id);
-            if left.is_empty() {
+            let remaining = programs(id);
+            if remaining.is_empty() {
                 return;
             }
             if Instant::now() > deadline {
                 break;
             }
-            for pid in left {
+            for pid in remaining {
                 if told.insert(pid) {
                     let _ = kill(pid, signal);
                 }

@@ -101,7 +101,7 @@ fn listen(args: &Args) -> Result<ExitCode, Failure> {
     let mut bar = Bar::new();
     let mut first = None;
     let mut begun = BTreeMap::new();
-    let mut left = args.max_total.map_or(u64::MAX, Bytes::get);
+    let mut remaining = args.max_total.map_or(u64::MAX, Bytes::get);
     listener
         .run(
             args.count.map(NonZeroU64::get),
@@ -127,9 +127,9 @@ fn listen(args: &Args) -> Result<ExitCode, Failure> {
                     let about = begun.remove(&recording.peer).unwrap_or_default();
                     let result = parent
                         .inside(&recording.label)
-                        .write(&recording, left, &about);
+                        .write(&recording, remaining, &about);
                     let told = result.and_then(|(folder, bytes)| {
-                        left = left.saturating_sub(bytes);
+                        remaining = remaining.saturating_sub(bytes);
                         if !recording.is_complete() {
                             note(format_args!(
                                 "{} ({}): {}; data received until then is in {}",

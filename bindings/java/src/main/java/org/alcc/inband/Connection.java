@@ -197,12 +197,12 @@ public final class Connection implements Closeable {
 
     /** Lock held: waits until then, or until a notification. */
     private void await(Condition condition, long until) throws AlccException {
-        long left = until - now();
-        if (left <= 0) {
+        long remaining = until - now();
+        if (remaining <= 0) {
             return;
         }
         try {
-            condition.awaitNanos(left);
+            condition.awaitNanos(remaining);
         } catch (InterruptedException e) {
             Thread.currentThread().interrupt();
             session.abort();
@@ -285,11 +285,11 @@ public final class Connection implements Closeable {
 
     void write(byte[] from, int offset, int length) throws AlccException {
         int at = offset;
-        int left = length;
+        int remaining = length;
         lock.lock();
         try {
             enter();
-            while (left > 0) {
+            while (remaining > 0) {
                 check();
                 if (session.isEnding()) {
                     throw new AlccException(AlccException.Kind.GIVEN_UP, "written after the end");
@@ -299,9 +299,9 @@ public final class Connection implements Closeable {
                 boolean any = false;
                 if (!busy && session.error() == null) {
                     frames.clear();
-                    int taken = session.output(now, from, at, left, frames);
+                    int taken = session.output(now, from, at, remaining, frames);
                     at += taken;
-                    left -= taken;
+                    remaining -= taken;
                     frames.flip();
                     any = frames.hasRemaining();
                 }
@@ -460,10 +460,10 @@ public final class Connection implements Closeable {
 
     /** Lock held: who is busy may say why it ends, if it does not take long. */
     private void letSay() {
-        long left = 500_000_000;
+        long remaining = 500_000_000;
         try {
-            while (busy && session.error() != null && left > 0) {
-                left = free.awaitNanos(left);
+            while (busy && session.error() != null && remaining > 0) {
+                remaining = free.awaitNanos(remaining);
             }
         } catch (InterruptedException e) {
             Thread.currentThread().interrupt();
@@ -648,12 +648,12 @@ public final class Connection implements Closeable {
             lock.lock();
             try {
                 while (!closed && streamsOut && session.error() == null) {
-                    long left = readAt + (wanting > 0 ? MAX_UNREAD_WANTED : MAX_UNREAD) - now();
-                    if (left <= 0) {
+                    long remaining = readAt + (wanting > 0 ? MAX_UNREAD_WANTED : MAX_UNREAD) - now();
+                    if (remaining <= 0) {
                         break;
                     }
                     any = true;
-                    idle.awaitNanos(left);
+                    idle.awaitNanos(remaining);
                 }
             } catch (InterruptedException e) {
                 // Nobody interrupts this thread but to end it.
@@ -701,8 +701,8 @@ public final class Connection implements Closeable {
 
         /** Waits, so that everything that arrives meanwhile is read and acknowledged as one. */
         private void rest(long until) {
-            for (long left = until - now(); left > 0; left = until - now()) {
-                LockSupport.parkNanos(left);
+            for (long remaining = until - now(); remaining > 0; remaining = until - now()) {
+                LockSupport.parkNanos(remaining);
             }
             try {
                 if (in.available() > 0) {

@@ -222,8 +222,8 @@ final class Flow {
         long parts = Math.max((segments + RECORDS_PER_WRITE - 1) / RECORDS_PER_WRITE,
             inFlight() / (RECORDS_PER_FLIGHT * mss));
         long step = Math.max(parts, 1) * mss;
-        for (long left = bytes; left > 0; left -= Math.min(left, step)) {
-            long length = Math.min(left, step);
+        for (long remaining = bytes; remaining > 0; remaining -= Math.min(remaining, step)) {
+            long length = Math.min(remaining, step);
             long before = inFlight();
             long tag = controller.sent(now, length, before);
             if (before == 0) {

@@ -25,7 +25,7 @@ public final class FrameReader {
     private int have;
     private int need = HEAD;
     /** Bytes of payload, or to be skipped, that are still to come. */
-    private int left;
+    private int remaining;
     private boolean skips;
     private AlccException failed;
 
@@ -42,7 +42,7 @@ public final class FrameReader {
         }
         try {
             while (in.hasRemaining()) {
-                if (left > 0) {
+                if (remaining > 0) {
                     body(in, sink);
                 } else {
                     int n = Math.min(need - have, in.remaining());
@@ -61,15 +61,15 @@ public final class FrameReader {
 
     /** @return true if nothing of a frame has come without its end */
     public boolean isBetweenFrames() {
-        return have == 0 && left == 0;
+        return have == 0 && remaining == 0;
     }
 
     private void body(ByteBuffer in, FrameSink sink) {
-        int n = Math.min(left, in.remaining());
+        int n = Math.min(remaining, in.remaining());
         ByteBuffer piece = in.slice();
         piece.limit(n);
         in.position(in.position() + n);
-        left -= n;
+        remaining -= n;
         if (!skips) {
             sink.payload(piece);
         }
@@ -78,7 +78,7 @@ public final class FrameReader {
     private void begin(int body, boolean skipped) {
         have = 0;
         need = HEAD;
-        left = body;
+        remaining = body;
         skips = skipped;
     }
 

@@ -41,14 +41,14 @@ public final class Recorded {
     private final List<long[]> pieces = new ArrayList<long[]>();
     private int count;
 
-    void add(long seq, long left, long came) {
+    void add(long seq, long sentAt, long came) {
         if (count % PIECE == 0) {
             pieces.add(new long[3 * PIECE]);
         }
         long[] piece = pieces.get(count / PIECE);
         int at = 3 * (count % PIECE);
         piece[at] = seq;
-        piece[at + 1] = left;
+        piece[at + 1] = sentAt;
         piece[at + 2] = came;
         count++;
     }
@@ -80,12 +80,12 @@ public final class Recorded {
     }
 
     /**
-     * When a packet left.
+     * Time at which a packet was sent.
      *
      * @param n which arrival
      * @return nanoseconds of its sender's clock
      */
-    public long left(int n) {
+    public long sentAt(int n) {
         return field(n, 1);
     }
 
@@ -145,11 +145,11 @@ public final class Recorded {
     }
 
     private static void write(ByteArrayOutputStream out, long n) {
-        long left = n;
-        for (; (left & ~0x7fL) != 0; left >>>= 7) {
-            out.write((int) left & 0x7f | 0x80);
+        long remaining = n;
+        for (; (remaining & ~0x7fL) != 0; remaining >>>= 7) {
+            out.write((int) remaining & 0x7f | 0x80);
         }
-        out.write((int) left);
+        out.write((int) remaining);
     }
 
     /**
@@ -185,16 +185,16 @@ public final class Recorded {
             return null;
         }
         long seq = 0;
-        long left = 0;
+        long sentAt = 0;
         long came = recorded.from;
         for (long i = 0; i < count; i++) {
             seq += step(in);
-            left += step(in);
+            sentAt += step(in);
             came += step(in);
             if (Session.less(came, recorded.from) || !Session.less(came, recorded.to)) {
                 return null;
             }
-            recorded.add(seq, left, came);
+            recorded.add(seq, sentAt, came);
         }
         return in.hasRemaining() ? null : recorded;
     }

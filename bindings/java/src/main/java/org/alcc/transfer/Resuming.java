@@ -239,13 +239,13 @@ public final class Resuming {
 
     private static void skip(InputStream content, long bytes, MessageDigest hash) throws IOException {
         byte[] piece = new byte[Transfer.MAX_BLOCK];
-        for (long left = bytes; left > 0;) {
-            int n = content.read(piece, 0, (int) Math.min(left, piece.length));
+        for (long remaining = bytes; remaining > 0;) {
+            int n = content.read(piece, 0, (int) Math.min(remaining, piece.length));
             if (n < 0) {
                 throw new Unread(new EOFException("the content has become shorter meanwhile"));
             }
             hash.update(piece, 0, n);
-            left -= n;
+            remaining -= n;
         }
     }
 }

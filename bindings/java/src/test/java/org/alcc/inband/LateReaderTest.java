@@ -134,8 +134,8 @@ public class LateReaderTest {
 
         long next(long now) {
             double ms = base * (0.8 + 0.4 * random.nextDouble()) - Math.log(1 - random.nextDouble()) * late;
-            long left = pause * MS - now % (1000 * MS);
-            return Math.max((long) (ms * MS), left);
+            long remaining = pause * MS - now % (1000 * MS);
+            return Math.max((long) (ms * MS), remaining);
         }
     }
 

@@ -73,15 +73,15 @@ public final class Relay implements AutoCloseable {
                 try {
                     InputStream in = from.getInputStream();
                     OutputStream out = to.getOutputStream();
-                    int left = most;
-                    while (left > 0) {
-                        int n = in.read(piece, 0, Math.min(left, piece.length));
+                    int remaining = most;
+                    while (remaining > 0) {
+                        int n = in.read(piece, 0, Math.min(remaining, piece.length));
                         if (n < 0) {
                             to.shutdownOutput();
                             return;
                         }
                         out.write(piece, 0, n);
-                        left -= n;
+                        remaining -= n;
                         Thread.sleep(pause);
                     }
                     from.close();

@@ -177,7 +177,7 @@ public class RecordVectorsTest {
             to.put("late_max_ns", r.late[2]);
             List<Object> arrivals = new ArrayList<>();
             for (int i = 0; i < r.count(); i++) {
-                arrivals.add(Arrays.asList(number(r.seq(i)), number(r.left(i)), number(r.came(i))));
+                arrivals.add(Arrays.asList(number(r.seq(i)), number(r.sentAt(i)), number(r.came(i))));
             }
             to.put("arrivals", arrivals);
             assertEquals(name, v.get("recorded"), to);

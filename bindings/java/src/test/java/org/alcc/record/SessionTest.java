@@ -124,7 +124,7 @@ public class SessionTest {
         assertEquals(249 * 4 * MS, result.up.came(249));
         assertEquals(3, result.down.count());
         assertEquals(3, result.down.copies);
-        assertEquals(ONE_WAY + BEHIND, result.down.came(0) - result.down.left(0));
+        assertEquals(ONE_WAY + BEHIND, result.down.came(0) - result.down.sentAt(0));
         // Warm-up and duration, a packet each 4 ms.
         assertEquals(275, result.down.sent);
         assertEquals(275, data);
