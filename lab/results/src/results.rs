@@ -21,6 +21,22 @@ pub struct Results {
 }
 
 impl Results {
+    /// Reads a `results.json`.
+    ///
+    /// # Errors
+    /// If it has another form, as that of another version may have: what it is, in one line.
+    pub fn read(text: &str) -> Result<Self, String> {
+        serde_json::from_str(text).map_err(|why| {
+            let written = serde_json::from_str::<Value>(text).unwrap_or_default();
+            match written["about"]["program"].as_str() {
+                Some(program) if why.is_data() => format!(
+                    "it has another form than this version reads: '{program}' wrote it; run its command again"
+                ),
+                _ => "it is not a result of alcc-lab".to_owned(),
+            }
+        })
+    }
+
     /// Name of a scheme in tables and legends, see [`Row::label`].
     pub fn label(&self, scheme: &str) -> String {
         let row = self.flows.iter().find(|row| row.scheme == scheme);
@@ -126,6 +142,29 @@ pub fn metadata_of_csv(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn results_of_another_form_name_their_program() {
+        let results = Results {
+            about: About {
+                program: "alcc-lab 0.0.9".to_owned(),
+                ..About::default()
+            },
+            ..Results::default()
+        };
+        let text = serde_json::to_string(&results).unwrap();
+        assert_eq!(Results::read(&text).unwrap(), results);
+        let old = text.replace("\"flows\"", "\"rows\"");
+        let why = Results::read(&old).unwrap_err();
+        assert!(why.contains("'alcc-lab 0.0.9' wrote it"), "{why}");
+        for other in ["", "[]", "{}", &text[1..], "{\"about\":{}}"] {
+            assert_eq!(
+                Results::read(other).unwrap_err(),
+                "it is not a result of alcc-lab",
+                "{other}"
+            );
+        }
+    }
 
     #[test]
     fn what_a_simulation_does_not_know_is_null() {

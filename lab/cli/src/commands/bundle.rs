@@ -203,8 +203,8 @@ fn check(args: &Args, folder: &Path) -> Result<ExitCode, Failure> {
     unpack(&args.what, folder).map_err(wrong)?;
     let text = read_text(&folder.join(RESULTS).join("results.json"))
         .map_err(|e| wrong(format!("{RESULTS}/results.json in it: {}", reason(&e))))?;
-    let before: Results = serde_json::from_str(&text)
-        .map_err(|e| wrong(format!("{RESULTS}/results.json in it: {e}")))?;
+    let before = Results::read(&text)
+        .map_err(|why| wrong(format!("{RESULTS}/results.json in it: {why}")))?;
     if before.about.files.iter().all(|file| file.path != STUDY) {
         return Err(wrong(format!(
             "{RESULTS}/results.json in it does not say with which {STUDY} it was made"

@@ -248,6 +248,16 @@ at-least = 1.0
             ),
             (
                 "title =",
+                "starts = 3\ntitle =",
+                "e.toml:1: the key 'starts' is now called 'runs'",
+            ),
+            (
+                "at-least = 1.0",
+                "at-least = 1.0\nevery-start = true",
+                "e.toml:15: the key 'every-start' is now called 'every-run'",
+            ),
+            (
+                "title =",
                 "tilte =",
                 "e.toml:1: no key 'tilte' (did you mean title?)",
             ),

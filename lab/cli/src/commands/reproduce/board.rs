@@ -11,16 +11,12 @@ use alcc_experiment::Plan;
 use alcc_experiment::board::{self, Board, Kind};
 use alcc_experiment::run::{RunError, Runner};
 use alcc_files::ScenarioFolder;
-use alcc_results::Row;
+use alcc_results::{Results, Row};
 use std::path::Path;
 use std::process::ExitCode;
 
 /// The rows that a comparison measured.
 pub(super) fn live(file: &Path) -> Result<Vec<Row>, Failure> {
-    #[derive(serde::Deserialize)]
-    struct Compared {
-        flows: Vec<Row>,
-    }
     let wrong = |why: String| {
         Failure::usage(format!(
             "--live {}: {why}: give the results.json that 'alcc-lab compare --emu' wrote",
@@ -28,8 +24,7 @@ pub(super) fn live(file: &Path) -> Result<Vec<Row>, Failure> {
         ))
     };
     let text = read_text(file).map_err(|e| wrong(reason(&e)))?;
-    let compared: Compared = serde_json::from_str(&text).map_err(|e| wrong(e.to_string()))?;
-    Ok(compared.flows)
+    Ok(Results::read(&text).map_err(wrong)?.flows)
 }
 
 /// Runs the board, and writes it into a folder.
