@@ -337,8 +337,12 @@ fn what_help_texts_name_exists() {
     fn visit(programs: &Programs, command: &Command, path: &str, wrong: &mut Vec<String>) {
         let texts = command.get_arguments().flat_map(|arg| {
             let help = arg.get_long_help().or_else(|| arg.get_help());
+            if help.is_none() && !arg.is_hide_set() {
+                wrong.push(format!("{path}: {}: no help", arg.get_id()));
+            }
             help.map(ToString::to_string)
         });
+        let texts: Vec<_> = texts.collect();
         let about = [
             command.get_long_about().or_else(|| command.get_about()),
             command
@@ -346,7 +350,7 @@ fn what_help_texts_name_exists() {
                 .or_else(|| command.get_after_help()),
         ];
         let about = about.into_iter().flatten().map(ToString::to_string);
-        for text in texts.chain(about) {
+        for text in texts.into_iter().chain(about) {
             let own: &[&str] = if path.is_empty() { &[] } else { &[path] };
             let found = missing(programs, &text.replace("\\\n", " "), own);
             wrong.extend(found.iter().map(|what| format!("{path}: {what}: {text}")));
