@@ -71,6 +71,31 @@ fn too_long(page: &str) -> Vec<String> {
     found
 }
 
+/// Pages to look something up in; the others are read from their beginning.
+const REFERENCES: &[&str] = &["budget.md", "formats.md"];
+
+#[test]
+fn a_page_begins_with_its_question_and_is_short() {
+    let docs = root().join("docs");
+    let mut wrong = Vec::new();
+    for page in pages().iter().filter(|page| page.starts_with(&docs)) {
+        let name = page.file_name().expect("a name").to_str().expect("text");
+        let text = std::fs::read_to_string(page).expect("a page");
+        let words = text.split_whitespace().count();
+        if words > 2500 && !REFERENCES.contains(&name) {
+            wrong.push(format!("{name}: {words} words"));
+        }
+        if !text
+            .split("\n\n")
+            .nth(1)
+            .is_some_and(|first| first.contains('?'))
+        {
+            wrong.push(format!("{name}: its first paragraph has no question"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
 #[test]
 fn lines_are_short() {
     let pages = pages();
