@@ -161,46 +161,6 @@ fn what_is_wrong_is_said_in_one_line() {
     );
 }
 
-/// Every line of the page is run but those that do not end by themselves: a server, and a
-/// comparison of minutes.
-#[test]
-fn the_commands_of_the_documentation_work() {
-    let page = root().join("docs/writing-an-algorithm-in-c.md");
-    let page = std::fs::read_to_string(page).unwrap();
-    let (_, block) = page.split_once("```console\n").unwrap();
-    let (block, _) = block.split_once("```").unwrap();
-    let folder = tempfile::tempdir().unwrap();
-    // Paths of the page begin at the checkout.
-    std::os::unix::fs::symlink(
-        root().join("alcc").canonicalize().unwrap(),
-        folder.path().join("alcc"),
-    )
-    .unwrap();
-    let program = Path::new(env!("CARGO_BIN_EXE_alcc")).parent().unwrap();
-    let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap());
-    let mut ran = Vec::new();
-    for line in block.lines() {
-        let line = line.strip_prefix("$ ").expect("only commands");
-        if line.starts_with("alcc run") || line.starts_with("alcc-lab compare") {
-            continue;
-        }
-        let out = Command::new("sh")
-            .args(["-c", line])
-            .current_dir(folder.path())
-            .env("PATH", &path)
-            .output()
-            .unwrap();
-        let said = String::from_utf8_lossy(&out.stderr);
-        assert!(out.status.success() && said.is_empty(), "{line}: {said}");
-        ran.push(String::from_utf8_lossy(&out.stdout).into_owned());
-    }
-    assert_eq!(ran.len(), 4);
-    assert!(
-        ran[2].contains("aimd") && ran[3].contains("alcc-aimd"),
-        "{ran:?}"
-    );
-}
-
 #[test]
 fn nginx_under_an_algorithm_in_c() {
     if support::impossible() {

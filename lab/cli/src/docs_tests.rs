@@ -2,6 +2,9 @@
 //! Commands in the documentation are valid for the programs.
 use std::path::{Path, PathBuf};
 
+#[path = "../tests/console/mod.rs"]
+mod console;
+
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
@@ -29,33 +32,6 @@ fn pages() -> Vec<PathBuf> {
         }
     }
     found.sort();
-    found
-}
-
-/// The commands of the ```console blocks of a page: what stands after `$ `, with continued lines
-/// joined.
-fn commands(page: &str) -> Vec<String> {
-    let mut found = Vec::new();
-    let mut inside = false;
-    let mut open: Option<String> = None;
-    for line in page.lines() {
-        if line.trim_start().starts_with("```") {
-            inside = line.trim() == "```console";
-            continue;
-        }
-        let text = match open.take() {
-            Some(before) => format!("{before} {}", line.trim()),
-            None if inside => match line.strip_prefix("$ ") {
-                Some(command) => command.to_owned(),
-                None => continue,
-            },
-            None => continue,
-        };
-        match text.strip_suffix('\\') {
-            Some(more) => open = Some(more.trim_end().to_owned()),
-            None => found.push(text),
-        }
-    }
     found
 }
 
@@ -145,7 +121,7 @@ fn parses(is_lab: bool, line: &[&String]) -> Result<(), String> {
     {
         return Err(e.to_string());
     }
-    // What a plug-in brings is known when it is there: alcc/cli/tests/plugin.rs runs those lines.
+    // What a plug-in brings is known when it is there: tests/commands.rs runs those lines.
     if line.iter().any(|word| *word == "--plugin") {
         return Ok(());
     }
@@ -164,7 +140,8 @@ fn commands_in_the_documentation_are_taken() {
     let mut wrong = Vec::new();
     for page in pages() {
         let mut built = Vec::new();
-        for command in commands(&read(&page)) {
+        for command in console::commands(&read(&page)) {
+            let command = command.text;
             seen += 1;
             let words = words(&command);
             built.extend(
@@ -199,10 +176,8 @@ fn the_check_finds_what_is_wrong() {
     assert!(check("make ARGS=x nosuch").is_err());
     assert!(check("scripts/nosuch").is_err());
     assert_eq!(words("a 'b c' \"d\"|e # f"), ["a", "b c", "d", "|", "e"]);
-    assert_eq!(
-        commands("```console\n$ a \\\n  b\nout\n```\n$ c\n"),
-        ["a b"]
-    );
+    let shown = console::commands("```console\n$ a \\\n  b\nout\n```\n$ c\n");
+    assert_eq!((shown.len(), shown[0].text.as_str()), (1, "a b"));
 }
 
 /// Every command's help ends with an example, and the example is taken.
@@ -425,26 +400,79 @@ fn named_decisions_exist() {
     assert!(wrong.is_empty(), "no such record:\n{}", wrong.join("\n"));
 }
 
-/// Links between our own pages and to our own files lead somewhere.
+/// The anchors of a page, as GitHub makes them from its headings.
+fn anchors(page: &str) -> Vec<String> {
+    let (mut code, mut found) = (false, Vec::<String>::new());
+    for line in page.lines() {
+        code ^= line.trim_start().starts_with("```");
+        let Some(heading) = line.strip_prefix('#').filter(|_| !code) else {
+            continue;
+        };
+        // Of a link in a heading the text counts.
+        let heading = heading.trim_start_matches('#').trim().split("](");
+        let heading: String = heading
+            .enumerate()
+            .map(|(n, part)| match n {
+                0 => part,
+                _ => part.split_once(')').map_or("", |(_, rest)| rest),
+            })
+            .collect();
+        let anchor: String = heading
+            .to_lowercase()
+            .chars()
+            .filter(|c| c.is_alphanumeric() || [' ', '-', '_'].contains(c))
+            .map(|c| if c == ' ' { '-' } else { c })
+            .collect();
+        let again = found.iter().filter(|other| **other == anchor).count();
+        found.push(match again {
+            0 => anchor,
+            _ => format!("{anchor}-{again}"),
+        });
+    }
+    found
+}
+
+/// Links between our own pages and to our own files lead somewhere, those to a section to a heading.
 #[test]
 fn links_lead_somewhere() {
+    let text = "# `a b`: c\n```\n# d\n```\n## [E](f.md) g\n## [E](h.md) g\n";
+    assert_eq!(anchors(text), ["a-b-c", "e-g", "e-g-1"]);
     let mut wrong = Vec::new();
-    for page in pages() {
+    let mut seen = 0;
+    let mut pages = pages();
+    for folder in ["alcc", "lab", "lab/experiments", "bindings"] {
+        let entries = std::fs::read_dir(root().join(folder)).expect("a folder can be read");
+        let readmes = entries.map(|entry| entry.expect("an entry").path().join("README.md"));
+        pages.extend(readmes.filter(|readme| readme.is_file()));
+    }
+    for page in pages {
         let text = read(&page);
         for link in text
             .split("](")
             .skip(1)
             .filter_map(|rest| rest.split(')').next())
         {
-            let file = link.split('#').next().unwrap_or_default();
-            if file.is_empty() || file.contains("://") || file.starts_with("mailto:") {
+            let (file, anchor) = link.split_once('#').unwrap_or((link, ""));
+            if file.contains("://") || file.starts_with("mailto:") {
                 continue;
             }
-            if !page.parent().expect("a folder").join(file).exists() {
+            let target = match file {
+                "" => page.clone(),
+                _ => page.parent().expect("a folder").join(file),
+            };
+            let to_section = !anchor.is_empty() && target.extension().is_some_and(|e| e == "md");
+            seen += usize::from(to_section);
+            if !target.exists()
+                || to_section && !anchors(&read(&target)).iter().any(|a| a == anchor)
+            {
                 wrong.push(format!("{}: {link}", page.display()));
             }
         }
     }
+    assert!(
+        seen > 50,
+        "only {seen} links to sections: the search is broken"
+    );
     assert!(wrong.is_empty(), "links to nothing:\n{}", wrong.join("\n"));
 }
 
