@@ -65,7 +65,7 @@ pub(crate) struct Args {
     /// With --trial: end it if these clients are worse off by more than this
     #[arg(long, hide_short_help = true, value_name = "PERCENT", default_value = "20%", requires = "trial", value_parser = percent)]
     worse: f64,
-    /// With --trial: interval of the reports on standard error
+    /// With --trial: interval of the checks and of their reports on standard error
     #[arg(long, hide_short_help = true, value_name = "TIME", default_value = "10s", requires = "trial", value_parser = positive::<Span>)]
     interval: Span,
     /// With --trial: write the comparison to FILE at the end, as an HTML page

@@ -35,7 +35,7 @@ fn good(output: &Output) -> String {
     text(&output.stdout)
 }
 
-/// Names and ages of the finished runs.
+/// Names and modification times of the finished runs.
 fn kept(out: &Path) -> BTreeMap<String, SystemTime> {
     fs::read_dir(out.join("runs"))
         .into_iter()

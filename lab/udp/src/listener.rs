@@ -37,9 +37,9 @@ pub struct Limits {
     pub connections: usize,
     /// Maximum number of connections from one address.
     pub per_address: usize,
-    /// Limit of received unread bytes, holes included, of all connections together, in addition to
-    /// a small share of each. Packets beyond it are dropped. A connection's memory is at most four
-    /// times as much, or 256 KiB.
+    /// Limit of received unread bytes, holes included, of all connections together. Packets beyond
+    /// it are dropped, except within 64 KiB of each connection. Memory of a connection: at most four
+    /// times its unread bytes, or 256 KiB if that is more.
     pub unread: usize,
     /// Time of silence after which a connection has failed. A complete one whose application has
     /// gone acknowledges retransmissions for this time, unless the sender confirms.

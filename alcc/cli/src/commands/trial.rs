@@ -28,10 +28,10 @@ pub(crate) struct Args {
     share: Share,
     /// End the trial if these clients are worse off by more than this
     ///
-    /// They are if their RTT or transfer times are clearly longer, or their rates clearly lower.
+    /// They are if RTTs or transfers are clearly longer, rates lower, or 2 percentage points more is retransmitted.
     #[arg(long, value_name = "PERCENT", default_value = "20%", value_parser = percent)]
     worse: f64,
-    /// Interval of the reports on standard error
+    /// Interval of the checks and of their reports on standard error
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = positive::<Span>)]
     interval: Span,
     /// Write the comparison to FILE at the end, as an HTML page

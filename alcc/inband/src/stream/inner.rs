@@ -31,7 +31,7 @@ thread_local! {
 pub(super) enum Want {
     /// Bytes to read, or the end.
     Data,
-    /// The session runs more often than this number.
+    /// Another run of the session, after this many.
     Run(u64),
 }
 

@@ -160,7 +160,7 @@ fn alcc(folder: &Path, words: &[&str]) {
     );
 }
 
-/// `None`, and said, without a browser.
+/// Returns `None`, and prints why, if there is no browser.
 fn site() -> Option<Site> {
     let Some(chromium) = browser::find() else {
         println!("skipped: needs chromium (apt install chromium)");
@@ -418,7 +418,7 @@ fn the_keyboard_reaches_everything_in_order() {
     }
 }
 
-/// `None`, and said, where it was not fetched.
+/// Returns `None`, and prints why, if it was not fetched.
 fn axe() -> Option<String> {
     let axe = std::fs::read_to_string(root().join("target/deps/axe/axe.min.js")).ok();
     if axe.is_none() {

@@ -10,7 +10,7 @@ struct Reports {
     pages: Vec<PathBuf>,
 }
 
-/// `None`, and said, without a browser.
+/// Returns `None`, and prints why, if there is no browser.
 fn reports() -> Option<Reports> {
     let Some(chromium) = browser::find() else {
         println!("skipped: needs chromium (apt install chromium)");

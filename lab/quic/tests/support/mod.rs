@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 pub(crate) const NAME: &str = "localhost";
 
-/// A certificate of its own at one end, trust in it at the other.
+/// TLS settings of a server with a self-signed certificate, and of a client that trusts it.
 pub(crate) fn tls() -> (Arc<ServerConfig>, Arc<ClientConfig>) {
     let made = rcgen::generate_simple_self_signed(vec![NAME.to_owned()]).expect("a certificate");
     let key = PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
