@@ -69,7 +69,7 @@ struct {
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(max_entries, 1024);
+	__uint(max_entries, 16384);
 	__type(key, __u32);
 	__type(value, __u64);
 } connections SEC(".maps");

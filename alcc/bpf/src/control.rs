@@ -48,11 +48,12 @@ pub fn load(group: Option<u32>) -> Result<Vec<Loaded>, BpfError> {
         }
         Ok(Loaded { control, new })
     });
-    let done = done.collect::<Result<Vec<_>, BpfError>>()?;
-    if for_root && done.iter().any(|l| l.new) {
-        // A registration is for all users, but the administrator has decided otherwise.
+    let done = done.collect::<Result<Vec<_>, BpfError>>();
+    if for_root {
+        // A registration is for all users, but the administrator has decided otherwise. Also if a later one failed.
         allowed::allow_residents(false)?;
     }
+    let done = done?;
     if let Some(group) = group {
         permit(&WINDOW, Some(group))?;
         // Containers have no other way than the door.

@@ -91,6 +91,14 @@ impl Trial {
         exchange(&map(&object, POLICIES), &rules)?;
         let readings = link(&object, READINGS)?;
         let own = namespace_of(std::process::id())?;
+        // There is room for it, however many namespaces users make.
+        map(&object, CONNECTIONS)
+            .update(
+                &(own as u32).to_ne_bytes(),
+                &0u64.to_ne_bytes(),
+                MapFlags::ANY,
+            )
+            .map_err(failed)?;
         // First, so that no connection ends unseen.
         let closed = program(&object, CLOSED)
             .attach_cgroup(folder.as_raw_fd())
@@ -121,15 +129,26 @@ impl Trial {
         let open = self.namespaces();
         let is_due = self.searched.is_none_or(|at| at.elapsed() >= SEARCH);
         if is_due && open.iter().any(|number| *number != self.own) {
-            self.processes.append(&mut other_namespaces());
+            self.processes = other_namespaces();
+            self.processes.insert(self.own, vec![std::process::id()]);
             self.searched = Some(Instant::now());
         }
-        let mut records = Vec::new();
-        for pids in open.iter().filter_map(|number| self.processes.get(number)) {
-            // Of a namespace that cannot be entered only the ends are counted.
-            if let Ok(read) = within(pids, || read_link(&self.readings)) {
-                records.extend(read?);
+        let (mut records, mut refused) = (Vec::new(), None);
+        for number in open {
+            let pids = self.processes.get(&number).into_iter().flatten().copied();
+            // The number of a process that has ended may be that of another by now.
+            let inside = |pid: &u32| namespace_of(*pid).is_ok_and(|found| found == number);
+            let pids: Vec<u32> = pids.filter(inside).take(1).collect();
+            match within(&pids, || read_link(&self.readings)) {
+                Ok(Ok(read)) => records.extend(read),
+                Ok(Err(why)) => refused = Some(why),
+                // Of a namespace that cannot be entered only the ends are counted.
+                Err(_) => {}
             }
+        }
+        // What was read of the others is not told again.
+        if let Some(why) = refused.filter(|_| records.is_empty()) {
+            return Err(why);
         }
         Ok(records.chunks_exact(COUNTERS_LEN).map(counters).collect())
     }

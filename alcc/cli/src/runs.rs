@@ -92,6 +92,7 @@ pub(crate) fn everywhere() -> Vec<Running> {
     let mut all = all();
     if nix::unistd::geteuid().is_root() {
         add(&mut all, shared::libraries());
+        add(&mut all, shared::left_behind());
     }
     all
 }

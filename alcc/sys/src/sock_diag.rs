@@ -5,7 +5,7 @@
 use crate::error::errno;
 use crate::resident::Options;
 use crate::{Reading, TcpCounters, now, wait};
-use alcc_units::Time;
+use alcc_units::{Span, Time};
 use std::collections::HashMap;
 use std::fmt;
 use std::io;
@@ -131,6 +131,8 @@ const CLOSING: u8 = 11;
 const OPEN: u32 = 1 << ESTABLISHED | 1 << CLOSE_WAIT | 1 << LISTEN;
 /// The states in which the kernel sends for a program that has closed.
 const CLOSED: u32 = 1 << FIN_WAIT1 | 1 << CLOSING | 1 << LAST_ACK;
+/// Time in which other processors report ended connections, after this one has.
+const OTHERS: Span = Span::from_millis(5);
 /// SKNLGRP_INET_TCP_DESTROY and SKNLGRP_INET6_TCP_DESTROY.
 const ENDS: [u32; 2] = [1, 3];
 
@@ -337,7 +339,7 @@ impl Ended {
         }
     }
 
-    /// The same, including connections that ended just before this call. The kernel reports ends from a work queue, so
+    /// The same, including nearly all connections that ended just before this call. The kernel reports ends from a work queue, so
     /// this ends a socket of its own and waits until that one is reported, or until `until`.
     pub fn take_last(&mut self, until: Time) -> Vec<TcpSocket> {
         // SAFETY: no pointers.
@@ -354,6 +356,14 @@ impl Ended {
             found.append(&mut self.take().0);
             let seen = found.iter().any(|socket| Some(socket.cookie) == cookie);
             if seen || now() >= until {
+                // Another processor may report a little later.
+                wait(
+                    self.0.fd.as_raw_fd(),
+                    libc::POLLIN,
+                    None,
+                    Some(until.min(now() + OTHERS)),
+                );
+                found.append(&mut self.take().0);
                 return found;
             }
             wait(self.0.fd.as_raw_fd(), libc::POLLIN, None, Some(until));
@@ -536,7 +546,6 @@ fn attributes(mut rest: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alcc_units::Span;
     use std::io::{Read, Write};
     use std::net::{TcpListener, TcpStream};
     use std::os::fd::AsRawFd;

@@ -198,29 +198,38 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         What::Off(_) | What::On(_) => args.which.own()?,
         What::Reload(_) | What::Cc(_) | What::Enforce(_) => vec![args.which.one()?],
     };
-    send(&order, &runs, args.json)
+    send(&order, &runs, false, args.json)
 }
 
-fn send(order: &Order, runs: &[Running], json: bool) -> Result<ExitCode, Failure> {
+/// `everybody`: all users' runs have to follow. Otherwise those of others may refuse, if there are several.
+fn send(order: &Order, runs: &[Running], everybody: bool, json: bool) -> Result<ExitCode, Failure> {
     // To all of them before anything is waited for.
     let given = runs.iter().map(|run| (run, give(order, run)));
     let given: Vec<_> = given.collect();
     let (deadline, started) = (Instant::now() + MAX_WAIT, Instant::now() + MAX_START);
-    let (user, mut sent, mut failed) = (nix::unistd::geteuid().as_raw(), 0, None);
+    let (user, mut sent) = (nix::unistd::geteuid().as_raw(), 0);
+    let mut failed = None;
+    let mut fail = |why| {
+        if let Some(earlier) = failed.replace(why) {
+            note(format_args!("alcc: {earlier}"));
+        }
+    };
     for (run, given) in given {
         match given {
             Ok(given) => {
-                if let Some(why) = unloaded(order, run, started) {
-                    failed = Some(why);
+                // A process that loads the library later finds the order, and nobody may delay 'alcc off'.
+                if !everybody && let Some(why) = unloaded(order, run, started) {
+                    fail(why);
                     continue;
                 }
                 sent += 1;
                 let followed = wait(run, order, given.generation, deadline);
                 report(order, run, followed, json)?;
             }
-            // Another user's matters only if it is the only one.
-            Err(why) if run.owner != user && runs.len() > 1 => note(format_args!("alcc: {why}")),
-            Err(why) => failed = Some(why),
+            Err(why) if !everybody && run.owner != user && runs.len() > 1 => {
+                note(format_args!("alcc: {why}"));
+            }
+            Err(why) => fail(why),
         }
     }
     match failed {
@@ -234,6 +243,8 @@ fn send(order: &Order, runs: &[Running], json: bool) -> Result<ExitCode, Failure
 
 /// Switches off all runs, if there are any: of this user; for root, of all users.
 pub(crate) fn off() -> Result<(), Failure> {
+    // Each run keeps a file open until all have the order.
+    drop(alcc_sys::raise_descriptor_limit());
     let runs = crate::runs::everywhere();
     if runs.is_empty() {
         return Ok(());
@@ -242,7 +253,7 @@ pub(crate) fn off() -> Result<(), Failure> {
         port: Vec::new(),
         peer: None,
     };
-    send(&Order::of(&What::Off(everything))?, &runs, false).map(drop)
+    send(&Order::of(&What::Off(everything))?, &runs, true, false).map(drop)
 }
 
 /// Error if the command was given but none of the run's processes has the library, so that none follows. A

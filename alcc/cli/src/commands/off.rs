@@ -17,8 +17,10 @@ use std::process::ExitCode;
 pub(crate) struct Args {}
 
 pub(crate) fn run(_args: &Args) -> Result<ExitCode, Failure> {
-    // Each part regardless of failures of the others, because this is for emergencies.
-    let (runs, kernel) = (ctl::off(), in_the_kernel());
+    // Each part regardless of failures of the others, because this is for emergencies. The kernel first: the search
+    // for runs looks at each process, and one of another user may make that last.
+    let kernel = in_the_kernel();
+    let runs = ctl::off();
     match (runs, kernel) {
         (Err(why), Err(also)) => {
             note(format_args!("alcc: {why}"));

@@ -26,9 +26,9 @@ const LIBUV_IO_URING: &str = "UV_USE_IO_URING";
 
 /// Run an unmodified server with another congestion control on the connections it accepts
 ///
-/// The library libalcc_preload.so is preloaded into CMD and the processes it starts. It runs the
-/// algorithm on accepted TCP connections. Where 'alcc bpf load' has been run, the kernel enforces
-/// the algorithm's window, otherwise the library does so by holding back writes. Clients need no
+/// The library libalcc_preload.so is preloaded into CMD and the processes it starts. It controls
+/// accepted TCP connections. After 'alcc bpf load', the kernel runs the algorithm or enforces its
+/// window, if this user may use that; otherwise the library holds back writes. Clients need no
 /// change. Standard error shows one line at the start, one for each kind of uncontrolled traffic,
 /// and a summary when CMD and all its processes have ended.
 #[derive(clap::Args)]

@@ -28,7 +28,7 @@ pub(crate) struct Args {
     share: Share,
     /// End the trial if these clients are worse off by more than this
     ///
-    /// They are if RTTs or transfers are clearly longer, rates lower, or 2 percentage points more is retransmitted.
+    /// Applies to RTTs, transfer times and rates. For retransmissions it is always 2 percentage points.
     #[arg(long, value_name = "PERCENT", default_value = "20%", value_parser = percent)]
     worse: f64,
     /// Interval of the checks and of their reports on standard error

@@ -137,27 +137,30 @@ impl Readings for Ring<'_> {
 /// Readings from the kernel: as frequent as a runtime's, or less often if they take long.
 pub(super) struct Kernel {
     trial: Box<alcc_bpf::Trial>,
-    /// CPU time of the last readings. On a busy machine they last longer.
-    took: Span,
+    /// Time of the next readings. Ends are taken more often, because their queue is bounded.
+    due: Time,
 }
 
 impl Kernel {
     pub(super) fn new(trial: Box<alcc_bpf::Trial>) -> Self {
-        let took = Span::ZERO;
-        Self { trial, took }
+        let due = Time::ZERO;
+        Self { trial, due }
     }
 }
 
 impl Readings for Kernel {
     fn wait(&mut self) {
-        std::thread::park_timeout(period_after(self.took).into());
+        std::thread::park_timeout(PERIOD.into());
     }
 
     fn take(&mut self, at: Time, each: &mut dyn FnMut(&Seen)) {
-        // What cannot be read now is read in 5 ms; at the end nothing is missing but that.
-        let before = process_cpu();
-        let readings = self.trial.readings().unwrap_or_default();
-        self.took = process_cpu().saturating_sub(before);
+        let mut readings = Vec::new();
+        if at >= self.due {
+            let before = process_cpu();
+            // What cannot be read now is read the next time; at the end nothing is missing but that.
+            readings = self.trial.readings().unwrap_or_default();
+            self.due = at + period_after(process_cpu().saturating_sub(before));
+        }
         for counters in readings {
             began(at, &counters, each);
             each(&seen(at, &counters));

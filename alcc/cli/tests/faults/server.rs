@@ -173,7 +173,11 @@ impl Server {
         let processor = one_processor();
         let tasks = std::fs::read_dir(format!("/proc/{}/task", self.pid())).unwrap();
         for task in tasks {
-            sched_setaffinity(number(&task.unwrap().path()), &processor).unwrap();
+            match sched_setaffinity(number(&task.unwrap().path()), &processor) {
+                // It has just ended.
+                Ok(()) | Err(nix::errno::Errno::ESRCH) => {}
+                Err(why) => panic!("{why}"),
+            }
         }
         for task in &ours {
             let lowest = nix::libc::sched_param { sched_priority: 0 };

@@ -76,6 +76,11 @@ const UNTIL_CTRL_C: &[&str] = &[
 
 /// Replacements: less time, and names of the page for what the test has.
 const INSTEAD: &[(&str, &str)] = &[
+    // The whole demonstration loads programs (lab/cli/tests/demo.rs has that).
+    (
+        "alcc-lab demo --duration 3s",
+        "alcc-lab demo --duration 3s --schemes cubic",
+    ),
     ("--duration 60s", "--duration 3s"),
     ("--duration 30s", "--duration 3s"),
     ("--duration 20s", "--duration 3s"),
@@ -311,7 +316,8 @@ fn script(runs: &[(Shown, String)], own_server: bool) -> String {
     if own_server {
         // For 'alcc top' and 'alcc ctl', whose pages speak of a server that runs.
         script += "python3 -m http.server 8001 >/dev/null 2>&1 &\nserver=$!\n";
-        script += "alcc run --loopback -- python3 -m http.server 8000 >/dev/null 2>&1 &\nrun=$!\nsleep 0.7\n";
+        script += "alcc run --loopback -- python3 -m http.server 8000 >/dev/null 2>&1 &\nrun=$!\n";
+        script += "for _ in $(seq 400); do alcc top --once --run $run >/dev/null 2>&1 && break; sleep 0.05; done\n";
     }
     let mut section = 0;
     for (number, (shown, text)) in runs.iter().enumerate() {
@@ -375,7 +381,7 @@ fn run(page: &Path, loading: bool) -> (usize, Vec<String>) {
         .stderr(std::fs::File::create(home.join("said")).unwrap());
     let begin = Instant::now();
     let mut child = command.spawn().unwrap();
-    let limit = Duration::from_secs(120);
+    let limit = Duration::from_secs(600);
     let ended = loop {
         match child.try_wait().unwrap() {
             Some(status) => break Some(status),
@@ -425,6 +431,17 @@ fn run(page: &Path, loading: bool) -> (usize, Vec<String>) {
     (runs.len(), wrong)
 }
 
+/// Waits until the kernel has ended the registrations whose pins have gone with a page.
+fn wait_for_names() {
+    let list = "/proc/sys/net/ipv4/tcp_available_congestion_control";
+    let end = Instant::now() + Duration::from_secs(20);
+    while std::fs::read_to_string(list).is_ok_and(|names| names.contains("alcc_"))
+        && Instant::now() < end
+    {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
 /// Runs the sections of all pages that load programs into the kernel, one after the other, because a second page would be
 /// refused the names of what the first has loaded. Or the others, some at once, because most commands wait.
 pub(crate) fn run_all(loading: bool) -> usize {
@@ -439,6 +456,9 @@ pub(crate) fn run_all(loading: bool) -> usize {
                     let next = queue.lock().unwrap().next();
                     let Some(page) = next else { break };
                     let (ran, wrong) = run(page, loading);
+                    if ran > 0 && loading {
+                        wait_for_names();
+                    }
                     let mut done = done.lock().unwrap();
                     done.0 += ran;
                     done.1.extend(wrong);

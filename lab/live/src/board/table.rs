@@ -219,8 +219,9 @@ pub fn csv(results: &Results) -> String {
     }
     text.push_str(",profile\n");
     let side = |side: &Option<String>| side.clone().unwrap_or_default();
-    let profile = |scheme: &str| {
-        let row = results.flows.iter().find(|row| row.scheme == scheme);
+    let profile = |scheme: &str, side: &Option<String>| {
+        let is_it = |row: &&alcc_results::Row| row.scheme == scheme && row.side == *side;
+        let row = results.flows.iter().find(is_it);
         let profile = row.and_then(|row| row.profile.as_deref());
         csv_cell(profile.unwrap_or_default())
     };
@@ -241,7 +242,7 @@ pub fn csv(results: &Results) -> String {
                 None => write!(text, ",,,"),
             };
         }
-        let _ = writeln!(text, ",{}", profile(&group.scheme));
+        let _ = writeln!(text, ",{}", profile(&group.scheme, &group.side));
     }
     for all in &results.summary.overall {
         let _ = write!(
@@ -260,7 +261,7 @@ pub fn csv(results: &Results) -> String {
                 value.map_or_else(String::new, f64::to_string)
             );
         }
-        let _ = writeln!(text, ",{}", profile(&all.scheme));
+        let _ = writeln!(text, ",{}", profile(&all.scheme, &all.side));
     }
     text
 }

@@ -198,7 +198,7 @@ impl Programs for Web {
             let held = self.history.held_by_buffer();
             notes.extend(held.map(|percent| {
                 format!(
-                    "{}: its send buffer was the limit in {percent} % of the time in which it sent (4 MiB by Linux's tcp_wmem): take a slower link or a shorter round trip",
+                    "{}: its send buffer was the limit in {percent} % of the time in which it sent (net.ipv4.tcp_wmem): take a slower link or a shorter round trip",
                     self.scheme.name
                 )
             }));

@@ -16,7 +16,6 @@ use alcc_units::{Bytes, Span, Time};
 pub(crate) use args::Args;
 use folder::Folder;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::num::NonZeroU64;
 use std::process::ExitCode;
@@ -100,7 +99,8 @@ fn listen(args: &Args) -> Result<ExitCode, Failure> {
     ));
     let mut bar = Bar::new();
     let mut first = None;
-    let mut begun = BTreeMap::new();
+    // Made here, because it reads the whole program, and other recordings go on later.
+    let own = metadata(String::new());
     let mut remaining = args.max_total.map_or(u64::MAX, Bytes::get);
     listener
         .run(
@@ -108,7 +108,6 @@ fn listen(args: &Args) -> Result<ExitCode, Failure> {
             &stop,
             &mut |event| match event {
                 Event::Opened { peer, label, plan } => {
-                    begun.insert(peer.to_string(), metadata(peer.to_string()));
                     note(format_args!(
                         "{label} ({peer}): {} for {}",
                         plan.mode, plan.duration
@@ -124,7 +123,9 @@ fn listen(args: &Args) -> Result<ExitCode, Failure> {
                     &format!("{label}: {}", said(session, now)),
                 ),
                 Event::Closed(recording) => {
-                    let about = begun.remove(&recording.peer).unwrap_or_default();
+                    let mut about = own.clone();
+                    about["link"] = json!(recording.peer);
+                    about["date"] = json!(emulated_now().date);
                     let result = parent
                         .inside(&recording.label)
                         .write(&recording, remaining, &about);
