@@ -23,7 +23,7 @@ use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Connections of one program that passed uncontrolled for one reason.
 #[derive(Clone)]
@@ -69,6 +69,9 @@ const MAX_LINES: usize = 20;
 /// end between two scans than the kernel's queue holds (some hundred), because each takes some
 /// microseconds.
 const AGAIN: u32 = 256;
+/// Shortest time between two searches for processes that were killed. By time, because scans of a machine with many
+/// sockets are seconds apart.
+const RECLAIM: Duration = Duration::from_secs(1);
 /// Longest wait for the kernel's last notifications, when the program has ended.
 const LAST: Span = Span::from_millis(200);
 
@@ -166,6 +169,8 @@ struct Scan {
     said: BTreeSet<(String, Missed)>,
     said_bypassed: BTreeSet<Bypass>,
     looks: u32,
+    /// Time of the last search for processes that have ended without saying so.
+    reclaimed: Instant,
 }
 
 impl Scan {
@@ -183,13 +188,15 @@ impl Scan {
             said: BTreeSet::new(),
             said_bypassed: BTreeSet::new(),
             looks: 0,
+            reclaimed: Instant::now(),
         }
     }
 
     /// One scan. True if anything is open.
     fn once(&mut self) -> bool {
         self.looks += 1;
-        if self.looks.is_multiple_of(16) {
+        if self.reclaimed.elapsed() >= RECLAIM {
+            self.reclaimed = Instant::now();
             self.wanted
                 .segment
                 .reclaim(|pid| Path::new(&format!("/proc/{pid}")).exists());
