@@ -292,9 +292,8 @@ fn a_client_that_has_closed_its_side_still_gets_everything() {
     }
 }
 
-/// A download in each mode, whose server's library `hold` keeps from running until the result is dropped. `None`: this
-/// user may not do that.
-fn connections_go_on<T>(hold: impl Fn(&Server, bool) -> Option<T>) {
+#[test]
+fn connections_go_on_while_the_librarys_thread_is_stopped() {
     if peer().is_none() {
         return;
     }
@@ -304,12 +303,11 @@ fn connections_go_on<T>(hold: impl Fn(&Server, bool) -> Option<T>) {
             let server = Server::start(mode, 1, bytes);
             let mut stream = server.connect();
             stream.read_exact(&mut [0; 100_000]).unwrap();
-            // In "serve" the thread may have ended.
-            let held = hold(&server, mode != "serve")?;
+            let stopped = server.stop_library(mode != "serve", SYS_futex)?;
+            assert!(!stopped.is_empty() || mode == "serve", "{mode}: no thread");
             let (read, longest) = silence(stream);
-            println!("{mode}: longest silence: {longest:?}");
             assert_eq!(read, bytes - 100_000, "{mode}");
-            drop(held);
+            drop(stopped);
             let (status, report) = server.end();
             assert_eq!(status, Some(0), "{mode}");
             assert_eq!(report["failures"].as_u64(), Some(0), "{mode}");
@@ -322,24 +320,6 @@ fn connections_go_on<T>(hold: impl Fn(&Server, bool) -> Option<T>) {
         };
         first_right(3, start, |longest| longest.is_none_or(|l| l < MAX_SILENCE));
     }
-}
-
-#[test]
-fn connections_go_on_while_the_librarys_thread_is_stopped() {
-    connections_go_on(|server, awaited| {
-        let stopped = server.stop_library(awaited, SYS_futex)?;
-        assert!(!stopped.is_empty() || !awaited, "no thread");
-        Some(stopped)
-    });
-}
-
-#[test]
-fn connections_go_on_while_the_librarys_thread_gets_no_processor() {
-    connections_go_on(|server, awaited| {
-        let (there, busy) = server.starve_library(awaited);
-        assert!(there || !awaited, "no thread");
-        Some(busy)
-    });
 }
 
 /// It has a lock then that a write needs. Not covered: the call in which it opens an epoll gate (SECURITY.md).

@@ -3,14 +3,12 @@
 //! outside.
 use crate::support::lacks;
 use nix::libc::c_long;
-use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -162,39 +160,6 @@ impl Server {
     /// it waits for the first, which takes its name only when it runs. `None` if this user may not
     /// trace the server. Before or after the system call `at`.
     pub(crate) fn stop_library(&self, awaited: bool, at: c_long) -> Option<Vec<Stopped>> {
-        let ours = self.library_threads(awaited);
-        ours.iter().map(|task| Stopped::seize(task, at)).collect()
-    }
-
-    /// Lets the library's threads run only when nothing else wants the server's processor, and keeps that one busy
-    /// until the result is dropped. False: there is no such thread.
-    pub(crate) fn starve_library(&self, awaited: bool) -> (bool, Busy) {
-        let ours = self.library_threads(awaited);
-        let processor = one_processor();
-        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.pid())).unwrap();
-        for task in tasks {
-            match sched_setaffinity(number(&task.unwrap().path()), &processor) {
-                // It has just ended.
-                Ok(()) | Err(nix::errno::Errno::ESRCH) => {}
-                Err(why) => panic!("{why}"),
-            }
-        }
-        for task in &ours {
-            let lowest = nix::libc::sched_param { sched_priority: 0 };
-            // SAFETY: a number, and a structure that outlives the call.
-            let done = unsafe {
-                nix::libc::sched_setscheduler(
-                    number(task).as_raw(),
-                    nix::libc::SCHED_IDLE,
-                    &raw const lowest,
-                )
-            };
-            assert_eq!(done, 0, "{}", std::io::Error::last_os_error());
-        }
-        (!ours.is_empty(), Busy::start(processor))
-    }
-
-    fn library_threads(&self, awaited: bool) -> Vec<PathBuf> {
         let deadline = Instant::now() + DEADLINE;
         let named = |task: &PathBuf| {
             std::fs::read_to_string(task.join("comm")).is_ok_and(|name| name.trim() == "alcc")
@@ -204,7 +169,7 @@ impl Server {
             let tasks = tasks.map(|task| task.unwrap().path());
             let ours: Vec<_> = tasks.filter(named).collect();
             if !ours.is_empty() || !awaited || Instant::now() > deadline {
-                return ours;
+                return ours.iter().map(|task| Stopped::seize(task, at)).collect();
             }
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -250,54 +215,10 @@ impl Server {
 /// A thread of another process that this thread has stopped.
 pub(crate) struct Stopped(i32);
 
-/// The thread of this folder of /proc.
-fn number(task: &Path) -> Pid {
-    let name = task.file_name().unwrap().to_str().unwrap();
-    Pid::from_raw(name.parse().unwrap())
-}
-
-/// The first processor that this process may use.
-fn one_processor() -> CpuSet {
-    let all = sched_getaffinity(Pid::from_raw(0)).unwrap();
-    let first = (0..CpuSet::count()).find(|n| all.is_set(*n).unwrap());
-    let mut one = CpuSet::new();
-    one.set(first.unwrap()).unwrap();
-    one
-}
-
-/// A thread that uses all of a processor; ended with this.
-pub(crate) struct Busy {
-    ends: Arc<AtomicBool>,
-    thread: Option<std::thread::JoinHandle<()>>,
-}
-
-impl Busy {
-    fn start(processor: CpuSet) -> Self {
-        let ends = Arc::new(AtomicBool::new(false));
-        let seen = Arc::clone(&ends);
-        let thread = std::thread::spawn(move || {
-            sched_setaffinity(Pid::from_raw(0), &processor).unwrap();
-            while !seen.load(Ordering::Relaxed) {
-                std::hint::spin_loop();
-            }
-        });
-        Self {
-            ends,
-            thread: Some(thread),
-        }
-    }
-}
-
-impl Drop for Busy {
-    fn drop(&mut self) {
-        self.ends.store(true, Ordering::Relaxed);
-        self.thread.take().map(std::thread::JoinHandle::join);
-    }
-}
-
 impl Stopped {
     fn seize(task: &Path, at: c_long) -> Option<Self> {
-        let (id, none) = (number(task).as_raw(), 0usize);
+        let name = task.file_name().unwrap().to_str().unwrap();
+        let (id, none): (i32, _) = (name.parse().unwrap(), 0usize);
         // SAFETY: numbers only.
         if unsafe { nix::libc::ptrace(nix::libc::PTRACE_SEIZE, id, none, none) } != 0 {
             lacks("leave to trace a server");
