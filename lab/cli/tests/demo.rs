@@ -8,6 +8,7 @@ mod controls;
 mod real;
 
 use serde_json::Value;
+use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -203,6 +204,25 @@ fn sigkill_leaves_no_program() {
     }
 }
 
+/// Runs a copy of alcc-lab whose alcc, beside it, only says that it was started.
+fn beside_a_witness(arguments: &[&str], nginx: Option<&str>) -> (Option<i32>, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let lab = folder.path().join("alcc-lab");
+    std::fs::copy(env!("CARGO_BIN_EXE_alcc-lab"), &lab).unwrap();
+    let witness = folder.path().join("alcc");
+    std::fs::write(&witness, "#!/bin/sh\ntouch \"$0.started\"\nexit 1\n").unwrap();
+    std::fs::set_permissions(&witness, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let mut command = Command::new(lab);
+    command.args(arguments);
+    if let Some(nginx) = nginx {
+        command.env("ALCC_NGINX", nginx);
+    }
+    let output = command.output().unwrap();
+    let started = folder.path().join("alcc.started").exists();
+    assert!(!started, "{arguments:?}: alcc was started, perhaps to load");
+    (output.status.code(), text(&output.stderr))
+}
+
 #[test]
 fn what_is_wrong_is_said_in_one_line_with_status_2() {
     let bad = tempfile::NamedTempFile::new().unwrap();
@@ -215,10 +235,10 @@ fn what_is_wrong_is_said_in_one_line_with_status_2() {
             "line 2",
         ),
         (vec!["demo", "--duration", "0s"], "--duration"),
+        (vec!["demo", "--out", "/proc/none"], "/proc/none"),
     ] {
-        let output = real::alcc(&arguments).output().unwrap();
-        let says = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {says}");
+        let (status, says) = beside_a_witness(&arguments, None);
+        assert_eq!(status, Some(2), "{arguments:?}: {says}");
         assert!(says.contains(part), "{arguments:?}: {says}");
         assert_eq!(says.trim_end().lines().count(), 1, "{says}");
     }
@@ -226,13 +246,8 @@ fn what_is_wrong_is_said_in_one_line_with_status_2() {
 
 #[test]
 fn a_missing_server_is_named_with_what_would_fix_it() {
-    let output = Command::new(env!("CARGO_BIN_EXE_alcc-lab"))
-        .args(["demo", "--duration", "1s"])
-        .env("ALCC_NGINX", "/no/such/nginx")
-        .output()
-        .unwrap();
-    let says = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{says}");
+    let (status, says) = beside_a_witness(&["demo", "--duration", "1s"], Some("/no/such/nginx"));
+    assert_eq!(status, Some(2), "{says}");
     assert!(
         says.contains("nginx") && says.contains("ALCC_NGINX"),
         "{says}"

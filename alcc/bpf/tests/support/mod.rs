@@ -71,13 +71,18 @@ impl Drop for Alone {
     }
 }
 
+/// Until it is dropped no other test loads controls.
+pub(crate) fn lock() -> nix::fcntl::Flock<std::fs::File> {
+    let file = std::fs::File::create(std::env::temp_dir().join("alcc-bpf-tests.lock")).unwrap();
+    nix::fcntl::Flock::lock(file, nix::fcntl::FlockArg::LockExclusive).unwrap()
+}
+
 /// The kernel's controls are the whole machine's: one test at a time uses them. Their files are in
 /// a folder that only this thread and what it starts can see, so that no other test finds the
 /// controls loaded. Root only.
 pub(crate) fn controls_alone() -> Alone {
     use nix::mount::{MsFlags, mount};
-    let file = std::fs::File::create(std::env::temp_dir().join("alcc-bpf-tests.lock")).unwrap();
-    let lock = nix::fcntl::Flock::lock(file, nix::fcntl::FlockArg::LockExclusive).unwrap();
+    let lock = lock();
     let may = std::env::var_os("CI").is_some();
     if let Err(line) = give_back_leftovers(may) {
         panic!("{line}");

@@ -3,7 +3,7 @@
 use crate::commands::emulate::processes::Processes;
 use crate::commands::{compare, study};
 use crate::failure::Failure;
-use crate::output::note;
+use crate::output::{folder, note};
 use alcc_live::board::{Backend, Interval, Plan};
 use alcc_live::{Link, Scheme, Side, Tools};
 use alcc_pipe::Controls;
@@ -52,37 +52,43 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
-    let tools = compare::tools()?;
-    let (schemes, loaded) = match &args.schemes {
-        Some(schemes) => (schemes.clone(), false),
-        None => standard(&tools.alcc),
-    };
+    let mut plan = plan(args, compare::tools()?)?;
+    // Programs in the kernel are there for the whole machine: nothing is loaded for a command that
+    // cannot run.
+    folder(&args.out)?;
+    let loaded = args.schemes.is_none() && add_kernel_row(&mut plan)?;
     let guarded = Processes::guard();
     if matches!(guarded, Ok(None)) {
-        return carry_out(args, &schemes, tools);
+        return compare::carry_out(
+            &plan,
+            &[],
+            &args.out,
+            None,
+            None,
+            args.json,
+            Interval::Range,
+        );
     }
     // The parent process, after everything else has ended, however it ended.
-    if loaded && let Err(why) = bpf(&tools.alcc, "unload") {
+    if loaded && let Err(why) = bpf(&compare::tools()?.alcc, "unload") {
         note(format!("alcc bpf unload: {why}"));
     }
     guarded.map(|exit| exit.unwrap_or(ExitCode::FAILURE))
 }
 
-/// The schemes of `compare`, with `budget` in the kernel if possible; true if the controls were
-/// loaded for this run.
-fn standard(alcc: &Path) -> (String, bool) {
-    let with_kernel = || format!("{RESIDENT},{}", study::SCHEMES);
-    let is_there = || Controls::available().is_ok_and(|all| all.has("alcc_budget"));
-    if is_there() {
-        return (with_kernel(), false);
+/// Puts `budget` in the kernel first, if possible; true if the controls were loaded for this run.
+fn add_kernel_row(plan: &mut Plan) -> Result<bool, Failure> {
+    let is_there = Controls::available().is_ok_and(|all| all.has("alcc_budget"));
+    if !is_there && let Err(why) = bpf(&compare::tools()?.alcc, "load") {
+        note(format!("without budget in the kernel: {why}"));
+        return Ok(false);
     }
-    match bpf(alcc, "load") {
-        Ok(()) => (with_kernel(), true),
-        Err(why) => {
-            note(format!("without budget in the kernel: {why}"));
-            (study::SCHEMES.to_owned(), false)
-        }
-    }
+    plan.schemes.splice(0..0, schemes(RESIDENT)?);
+    Ok(!is_there)
+}
+
+fn schemes(list: &str) -> Result<Vec<Scheme>, Failure> {
+    Scheme::list(list, &crate::algorithms(), &[Side::Emulated]).map_err(Failure::usage)
 }
 
 /// Runs `alcc bpf load` or `unload`; the error is the first line that it printed.
@@ -98,15 +104,19 @@ fn bpf(alcc: &Path, what: &str) -> Result<(), String> {
     Err(line.trim_start_matches("alcc: ").to_owned())
 }
 
-fn carry_out(args: &Args, schemes: &str, tools: Tools) -> Result<ExitCode, Failure> {
+/// The comparison of this command, whose programs are installed.
+fn plan(args: &Args, tools: Tools) -> Result<Plan, Failure> {
     let link = match &args.trace {
         Some(file) => Link::open(file, args.seed),
         None => Ok(Link::synthetic(args.seed)),
     };
-    let plan = Plan {
-        links: vec![link.map_err(Failure::usage)?],
-        schemes: Scheme::list(schemes, &crate::algorithms(), &[Side::Emulated])
-            .map_err(Failure::usage)?,
+    let link = link.map_err(Failure::usage)?;
+    let schemes = schemes(args.schemes.as_deref().unwrap_or(study::SCHEMES))?;
+    let checked = schemes.iter().try_for_each(|scheme| tools.check(scheme));
+    checked.map_err(Failure::usage)?;
+    Ok(Plan {
+        links: vec![link],
+        schemes,
         duration: study::in_hour(args.duration)
             .map_err(|e| Failure::usage(format!("--duration: {e}")))?,
         settle: Span::ZERO,
@@ -118,14 +128,5 @@ fn carry_out(args: &Args, schemes: &str, tools: Tools) -> Result<ExitCode, Failu
         },
         command: compare::command_line(),
         keep: None,
-    };
-    compare::carry_out(
-        &plan,
-        &[],
-        &args.out,
-        None,
-        None,
-        args.json,
-        Interval::Range,
-    )
+    })
 }

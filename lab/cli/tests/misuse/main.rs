@@ -3,6 +3,9 @@
 //! panic.
 #[path = "../../../../alcc/cli/tests/support/built.rs"]
 mod built;
+#[path = "../../../../alcc/bpf/tests/support/mod.rs"]
+#[allow(dead_code, reason = "the lock alone is used")]
+mod controls;
 mod disk;
 #[path = "../../../../alcc/cli/tests/support/port.rs"]
 mod port;

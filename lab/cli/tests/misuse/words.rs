@@ -97,6 +97,7 @@ fn look(line: &str, output: &Output, status: i32, part: &str) -> Option<String> 
 #[test]
 fn a_wrong_command_line_is_answered_in_one_line() {
     let dir = folder();
+    let _alone = crate::controls::lock();
     // Whoever runs the tests may have loaded some: 'alcc bpf load'.
     let before = loaded();
     let all = WRONG.iter().map(|(line, part)| (line, part, 2));
@@ -116,7 +117,6 @@ fn a_wrong_command_line_is_answered_in_one_line() {
     );
     let trace = fs::read(dir.path().join("good.trace")).unwrap();
     assert_eq!(trace, b"1\n2\n3\n", "what was read was overwritten");
-    // No test that loads them runs beside this one.
     let remaining: Vec<String> = loaded()
         .into_iter()
         .filter(|c| !before.contains(c))
