@@ -331,6 +331,7 @@ fn a_policy_controls_connections_of_kernel_tls() {
         port: Some(port),
         control: Some(COPA.into()),
         algorithm: "copa".to_owned(),
+        line: 1,
         ..Rule::default()
     };
     let after = TcpListener::bind("127.0.0.1:0").unwrap();

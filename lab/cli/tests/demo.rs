@@ -116,6 +116,11 @@ fn root_gets_a_row_of_the_kernel_and_nothing_stays_loaded() {
         (&resident["feedback"], &resident["enforcement"]),
         (&"kernel".into(), &"kernel".into())
     );
+    // A row that names an algorithm over TCP keeps its meaning beside the same algorithm in the kernel.
+    for flow in flows.iter().filter(|flow| flow["under"] == "cubic") {
+        assert_ne!(flow["enforcement"], "kernel", "{flow}");
+    }
+    assert!(flows.iter().any(|flow| flow["under"] == "cubic"));
     // The parent process unloads before it ends; the kernel ends some registrations a moment later.
     let deadline = Instant::now() + Duration::from_secs(20);
     while !registered().is_empty() {

@@ -4,17 +4,17 @@ use super::beside::{Link, Seen, reaches_the_same, stay_together};
 use super::paced::{Ack, Control, controller};
 
 unsafe extern "C" {
-    fn alcc_host_copa_start(c: *mut State, now: u64, delta: u32);
-    fn alcc_host_copa_timeout(c: *mut State, now: u64);
-    fn alcc_host_copa_ack(c: *mut State, a: *const CopaAck);
-    fn alcc_host_copa_cwnd(c: *const State) -> u64;
-    fn alcc_host_copa_pacing_rate(c: *const State, mss: u32) -> u64;
+    fn alcc_host_copa_start(c: *mut Raw, now: u64, delta: u32);
+    fn alcc_host_copa_timeout(c: *mut Raw, now: u64);
+    fn alcc_host_copa_ack(c: *mut Raw, a: *const CopaAck);
+    fn alcc_host_copa_cwnd(c: *const Raw) -> u64;
+    fn alcc_host_copa_pacing_rate(c: *const Raw, mss: u32) -> u64;
 }
 
 /// `struct copa`, which `host.c` asserts to fit.
 #[derive(Clone)]
 #[repr(C, align(8))]
-pub(crate) struct State([u64; 128]);
+struct Raw([u64; 128]);
 
 /// `struct copa_ack`.
 #[repr(C)]
@@ -28,16 +28,23 @@ struct CopaAck {
     may_grow: u32,
 }
 
-/// delta = 0.18, in units of 2^-16.
-const DELTA: u32 = 11_796;
+/// With a value of the option that a socket may set: delta in units of 2^-16, 0.18 or 0.5.
+#[derive(Clone)]
+pub(crate) struct Copa<const DELTA: u32>(Raw);
+pub(crate) type State = Copa<11_796>;
+
 // SAFETY: the state is as large as the C code's, and nobody else has it.
-impl Control for State {
-    const FOLLOWS: &'static str = "copa";
+impl<const DELTA: u32> Control for Copa<DELTA> {
+    const FOLLOWS: &'static str = if DELTA == 32_768 {
+        "copa:delta=0.5"
+    } else {
+        "copa"
+    };
 
     fn new() -> Self {
-        let mut state = Self([0; 128]);
+        let mut state = Self(Raw([0; 128]));
         // SAFETY: as above.
-        unsafe { alcc_host_copa_start(&mut state, 1, DELTA) };
+        unsafe { alcc_host_copa_start(&mut state.0, 1, DELTA) };
         state
     }
 
@@ -51,7 +58,7 @@ impl Control for State {
             may_grow: ack.used.into(),
         };
         // SAFETY: as above.
-        unsafe { alcc_host_copa_ack(self, &raw const ack) };
+        unsafe { alcc_host_copa_ack(&mut self.0, &raw const ack) };
     }
 
     fn lost(&mut self, now: u64, sent_at: u64, segments: u32) {
@@ -62,27 +69,27 @@ impl Control for State {
             ..CopaAck::default()
         };
         // SAFETY: as above.
-        unsafe { alcc_host_copa_ack(self, &raw const ack) };
+        unsafe { alcc_host_copa_ack(&mut self.0, &raw const ack) };
     }
 
     fn start(&mut self, now: u64) {
         // SAFETY: as above.
-        unsafe { alcc_host_copa_start(self, now, DELTA) };
+        unsafe { alcc_host_copa_start(&mut self.0, now, DELTA) };
     }
 
     fn timeout(&mut self, now: u64) {
         // SAFETY: as above.
-        unsafe { alcc_host_copa_timeout(self, now) };
+        unsafe { alcc_host_copa_timeout(&mut self.0, now) };
     }
 
     fn cwnd(&self) -> u64 {
         // SAFETY: as above.
-        unsafe { alcc_host_copa_cwnd(self) }
+        unsafe { alcc_host_copa_cwnd(&raw const self.0) }
     }
 
     fn pacing_rate(&self, mss: u32) -> u64 {
         // SAFETY: as above.
-        unsafe { alcc_host_copa_pacing_rate(self, mss) }
+        unsafe { alcc_host_copa_pacing_rate(&raw const self.0, mss) }
     }
 }
 
@@ -103,4 +110,5 @@ fn on_the_same_acknowledgements_the_windows_stay_together() {
 #[test]
 fn alone_on_a_link_it_reaches_what_the_reference_reaches() {
     reaches_the_same("copa", controller::<State>, 0.01, 0.0);
+    reaches_the_same("copa:delta=0.5", controller::<Copa<32_768>>, 0.02, 0.0);
 }

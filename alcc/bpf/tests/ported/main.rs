@@ -24,9 +24,15 @@ fn follows(algorithm: &str) -> &'static str {
     resident.unwrap().follows
 }
 
-/// The same, built.
+/// The same, built; `algorithm` may have options of its own.
 fn reference(algorithm: &str) -> Instance {
-    let spec: Spec = follows(algorithm).parse().unwrap();
+    let (name, options) = algorithm.split_once(':').unwrap_or((algorithm, ""));
+    let mut spec: Spec = follows(name).parse().unwrap();
+    let typed: Spec = format!("{name}:{options}")
+        .trim_end_matches(':')
+        .parse()
+        .unwrap();
+    spec.options.extend(typed.options);
     alcc_zoo::registry().build(&spec).unwrap()
 }
 

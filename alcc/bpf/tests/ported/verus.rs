@@ -16,36 +16,41 @@ struct VerusAck {
 }
 
 unsafe extern "C" {
-    fn alcc_host_verus_start(v: *mut State, now: u64, ratio: u32);
-    fn alcc_host_verus_tick(v: *mut State, now: u64);
-    fn alcc_host_verus_lost(v: *mut State, now: u64, sent_at: u64, lost: u32);
-    fn alcc_host_verus_acked(v: *mut State, ack: *const VerusAck);
-    fn alcc_host_verus_timeout(v: *mut State, now: u64);
-    fn alcc_host_verus_undone(v: *mut State);
-    fn alcc_host_verus_points(v: *const State) -> u32;
-    fn alcc_host_verus_window(v: *const State) -> u64;
-    fn alcc_host_verus_cwnd(v: *const State) -> u64;
-    fn alcc_host_verus_pacing_rate(v: *const State, mss: u32) -> u64;
+    fn alcc_host_verus_start(v: *mut Raw, now: u64, ratio: u32);
+    fn alcc_host_verus_tick(v: *mut Raw, now: u64);
+    fn alcc_host_verus_lost(v: *mut Raw, now: u64, sent_at: u64, lost: u32);
+    fn alcc_host_verus_acked(v: *mut Raw, ack: *const VerusAck);
+    fn alcc_host_verus_timeout(v: *mut Raw, now: u64);
+    fn alcc_host_verus_undone(v: *mut Raw);
+    fn alcc_host_verus_points(v: *const Raw) -> u32;
+    fn alcc_host_verus_window(v: *const Raw) -> u64;
+    fn alcc_host_verus_cwnd(v: *const Raw) -> u64;
+    fn alcc_host_verus_pacing_rate(v: *const Raw, mss: u32) -> u64;
 }
 
 /// `struct verus`, which `host.c` asserts to fit.
 #[derive(Clone)]
 #[repr(C, align(8))]
-pub(crate) struct State([u64; 1024]);
+struct Raw([u64; 1024]);
+
+/// With a value of the option that a socket may set: r in units of 2^-8.
+#[derive(Clone)]
+pub(crate) struct Verus<const R: u32>(Raw);
+pub(crate) type State = Verus<{ 6 << 8 }>;
 
 // SAFETY: the state is as large as the C code's, and nobody else has it.
-impl Control for State {
-    const FOLLOWS: &'static str = "verus";
+impl<const R: u32> Control for Verus<R> {
+    const FOLLOWS: &'static str = if R == 2 << 8 { "verus:r=2" } else { "verus" };
 
     fn new() -> Self {
-        let mut state = Self([0; 1024]);
+        let mut state = Self(Raw([0; 1024]));
         state.start(0);
         state
     }
 
     fn start(&mut self, now: u64) {
         // SAFETY: as above.
-        unsafe { alcc_host_verus_start(self, now, 6 << 8) };
+        unsafe { alcc_host_verus_start(&mut self.0, now, R) };
     }
 
     fn acked(&mut self, ack: &Ack) {
@@ -61,42 +66,42 @@ impl Control for State {
             in_flight: ack.in_flight,
         };
         // SAFETY: as above.
-        unsafe { alcc_host_verus_acked(self, &raw const ack) };
+        unsafe { alcc_host_verus_acked(&mut self.0, &raw const ack) };
     }
 
     fn lost(&mut self, now: u64, sent_at: u64, segments: u32) {
         // SAFETY: as above.
-        unsafe { alcc_host_verus_lost(self, now, sent_at, segments) };
+        unsafe { alcc_host_verus_lost(&mut self.0, now, sent_at, segments) };
     }
 
     fn timeout(&mut self, now: u64) {
         // SAFETY: as above.
-        unsafe { alcc_host_verus_timeout(self, now) };
+        unsafe { alcc_host_verus_timeout(&mut self.0, now) };
     }
 
     fn undone(&mut self) {
         // SAFETY: as above.
-        unsafe { alcc_host_verus_undone(self) };
+        unsafe { alcc_host_verus_undone(&mut self.0) };
     }
 
     fn timer(&mut self, now: u64) {
         // SAFETY: as above.
-        unsafe { alcc_host_verus_tick(self, now) };
+        unsafe { alcc_host_verus_tick(&mut self.0, now) };
     }
 
     fn target(&self) -> Option<u64> {
         // SAFETY: as above.
-        Some(unsafe { alcc_host_verus_window(self) })
+        Some(unsafe { alcc_host_verus_window(&raw const self.0) })
     }
 
     fn cwnd(&self) -> u64 {
         // SAFETY: as above.
-        unsafe { alcc_host_verus_cwnd(self) }
+        unsafe { alcc_host_verus_cwnd(&raw const self.0) }
     }
 
     fn pacing_rate(&self, mss: u32) -> u64 {
         // SAFETY: as above.
-        unsafe { alcc_host_verus_pacing_rate(self, mss) }
+        unsafe { alcc_host_verus_pacing_rate(&raw const self.0, mss) }
     }
 }
 
@@ -219,7 +224,7 @@ fn a_window_that_rises_learns_the_delay_of_each_window() {
         }
     }
     // SAFETY: as above.
-    let points = unsafe { alcc_host_verus_points(&raw const state) };
+    let points = unsafe { alcc_host_verus_points(&raw const state.0) };
     // 150 acknowledgements are of what left before a label was noted; the others pass by some 80 windows.
     assert!(points >= 150 + 70, "{points} windows");
 }
@@ -227,4 +232,6 @@ fn a_window_that_rises_learns_the_delay_of_each_window() {
 #[test]
 fn alone_on_a_link_it_reaches_what_the_reference_reaches() {
     reaches_the_same("verus", controller::<State>, 0.1, 0.2);
+    // With so short a queue the two differ more, but far less than from r = 6.
+    reaches_the_same("verus:r=2", controller::<Verus<{ 2 << 8 }>>, 0.12, 0.5);
 }
