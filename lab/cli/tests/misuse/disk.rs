@@ -212,7 +212,7 @@ fn the_receiver_leaves_a_reserve_of_the_disk() {
          for bytes in 4000000 1000000; do
              head -c $bytes /dev/zero > $DISK.file
              until {alcc} send 127.0.0.1 --file $DISK.file 2>$DISK.sent; do
-                 grep -q 'Connection refused' $DISK.sent || break
+                 grep -qi 'connection refused' $DISK.sent || break
              done
              cat $DISK.sent
          done
