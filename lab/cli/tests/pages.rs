@@ -285,8 +285,8 @@ fn the_readme_counts_the_experiments() {
     );
     let wanted = format!(
         "[{} experiments](lab/notes/results.md). Of these, {} repeat published figures and tables: {} are reproduced, \
-         [{} in part](docs/reproducing.md#verdicts), {} differ, {} were not run; {} test causes of differences or aims of \
-         this project.",
+         [{} in part](docs/reproducing.md#verdicts), {} differ, {} were not run; {} test why results differ, or whether \
+         this project meets its aims.",
         all[0],
         published[0],
         published[1],
@@ -376,6 +376,41 @@ fn types_that_users_construct_have_an_example() {
         "no example in the documentation of:\n{}",
         wrong.join("\n")
     );
+}
+
+/// Code without spaces, comments, the marks of a doc comment, and its hidden lines.
+fn bare(code: &str) -> String {
+    let lines = code
+        .lines()
+        .map(|line| line.trim().trim_start_matches("//!").trim());
+    let lines = lines
+        .filter(|line| !line.starts_with("# "))
+        .map(|line| line.split("//").next().unwrap().replace(' ', ""));
+    lines.collect()
+}
+
+#[test]
+fn rust_of_the_pages_is_part_of_a_program() {
+    let programs = [
+        ("library.md", "alcc/socket/src/own/mod.rs"),
+        ("simulator.md", "lab/sim/examples/dumbbell.rs"),
+        ("transfer.md", "lab/quic/examples/serve.rs"),
+    ];
+    for page in pages() {
+        let text = std::fs::read_to_string(&page).unwrap();
+        let blocks = text.split("```rust\n").skip(1);
+        let blocks = blocks.map(|rest| rest.split("```").next().unwrap());
+        for block in blocks {
+            // lab/sim/tests/own_algorithm.rs compares that page.
+            if page.ends_with("adding-an-algorithm.md") {
+                continue;
+            }
+            let program = programs.iter().find(|(name, _)| page.ends_with(name));
+            let (_, program) = program.unwrap_or_else(|| panic!("{}: {block}", page.display()));
+            let program = read(program);
+            assert!(bare(&program).contains(&bare(block)), "{block}");
+        }
+    }
 }
 
 #[test]
