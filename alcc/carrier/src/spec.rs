@@ -18,7 +18,7 @@ const DEFAULT_TIMEOUT: Duration = Duration::from_secs(20);
 /// Names of carriers of earlier versions; the error says that they are gone.
 const GONE: [&str; 3] = ["unix", "connect", "websocket"];
 
-/// A carrier by its name, for help texts.
+/// A carrier, which is what in-band streams run over (TCP or TLS), by its name, for help texts.
 pub struct Row {
     /// The name as typed.
     pub name: &'static str,

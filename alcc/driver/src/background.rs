@@ -18,8 +18,8 @@ const SLACK: TimerSlack = TimerSlack {
 /// environment of a privileged program is controlled by its caller.
 const STACK: usize = 256 * 1024;
 
-/// Starts a thread for a loop. It blocks all signals, which belong to the program, and its timers
-/// are exact.
+/// Starts a thread for a loop. The thread blocks all signals, because they are for the program, and
+/// has exact timers.
 ///
 /// # Errors
 /// The error of the system if it cannot start a thread.

@@ -27,7 +27,7 @@ pub struct TimerSlack {
     pub max: Span,
 }
 
-/// The next visit of an item. With neither field set: not before it is adopted again.
+/// The next visit of an item. With neither field set: none before it is added again ([`Driver::adopt`]).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Next {
     /// At this time.
@@ -38,7 +38,7 @@ pub struct Next {
 }
 
 impl Next {
-    /// Not before it is adopted again.
+    /// None before it is added again.
     pub const NEVER: Self = Self {
         at: None,
         readable: None,

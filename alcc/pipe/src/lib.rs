@@ -171,7 +171,7 @@ impl Plan {
         }
     }
 
-    /// The same as [`Self::new`], for a transport without TCP: `verus-udp`, `verus-udp:r=4`.
+    /// As [`Self::new`], for a transport without TCP: the scheme is called `verus-udp` or `verus-udp:r=4`.
     pub fn native(spec: &Spec, about: &About) -> Self {
         let options = spec.options_text();
         let colon = if options.is_empty() { "" } else { ":" };

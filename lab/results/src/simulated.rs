@@ -220,8 +220,7 @@ impl Summary {
     }
 }
 
-/// Reason why there is no fairness of single seconds, if there is none although there are several
-/// flows.
+/// Reason why Jain's index of single seconds is missing, if it is although there are several flows.
 pub fn why_no_jain_of_seconds(report: &Report, settle: Span) -> Option<String> {
     if report.flows.len() < 2 || report.jain_of_seconds(settle).is_some() {
         return None;

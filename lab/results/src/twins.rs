@@ -29,7 +29,7 @@ impl Bounds {
         delay: Tolerance::percent(15.0),
         ..Self::ONE
     };
-    /// Bound for the mean queueing delay of an algorithm without a TCP below it, ms.
+    /// Largest difference of the mean queueing delays, simulated and real, of an algorithm without a TCP below it, ms.
     pub const NATIVE_DELAY: Tolerance = Self::ONE.delay.or(2.0);
 }
 

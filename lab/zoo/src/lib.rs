@@ -59,7 +59,7 @@ pub fn algorithms() -> impl Iterator<Item = &'static Algorithm> {
         .map(|(_, algorithm)| algorithm)
 }
 
-/// The profiles that this crate adds to algorithms of the product, each with the algorithm's name.
+/// The profiles (as [`Form`]) that this crate adds to algorithms of the product, each with the algorithm's name.
 pub fn forms() -> &'static [(&'static str, Form)] {
     forms::FORMS
 }

@@ -54,7 +54,7 @@ constants! { ACK_RATIO:
 pub struct AckRatio(u64);
 
 impl AckRatio {
-    /// The ratio of delayed ACKs: two segments.
+    /// The ratio with delayed ACKs: two segments per ACK.
     pub const DELAYED: Self = Self(DELAYED);
 
     /// A ratio in sixteenths.

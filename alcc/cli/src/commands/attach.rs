@@ -30,7 +30,7 @@ use std::process::ExitCode;
     after_help = "Examples:\n  sudo alcc bpf load && sudo alcc attach --port 443 --cc copa --future\n  \
                   sudo alcc attach --pid 4711 --cc copa --dry-run\n  sudo alcc detach --port 443\n  \
                   sudo alcc attach --port 443 --cc sprout --future\n  \
-                  sudo alcc attach --port 443 --cc copa --trial 10% --html trial.html"
+                  sudo alcc attach --port 443 --cc copa --trial 10%"
 )]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -40,7 +40,7 @@ pub(crate) struct Args {
     algorithm: Spec,
     #[command(flatten)]
     plugins: Plugins,
-    /// Also future connections: of processes in --cgroup or in the cgroup of --pid, otherwise of all
+    /// Also future connections: of the cgroup of --cgroup or --pid, otherwise of all processes
     ///
     /// --port and --prefix apply to them, too.
     #[arg(long, conflicts_with = "trial")]

@@ -38,7 +38,7 @@ const LIBUV_IO_URING: &str = "UV_USE_IO_URING";
 pub(crate) struct Args {
     #[command(flatten)]
     server: Server,
-    /// Treat all connections to one address (host) as one flow with one window
+    /// "host": all connections to one address are one flow with one window
     ///
     /// This holds across the worker processes, too. For algorithms with a window, such as budget or
     /// copa.

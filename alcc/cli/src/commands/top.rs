@@ -66,6 +66,7 @@ enum Key {
     Inflight,
     Rtt,
     Delay,
+    /// How often the gate has closed
     Gates,
     Peer,
 }

@@ -21,7 +21,7 @@ const RESIDENT: &str = "alcc_budget/lowat=16384B";
 /// root runs it, alcc's congestion controls are loaded into the kernel until it ends.
 #[derive(clap::Args)]
 #[command(
-    after_help = format!("Examples:\n  alcc-lab demo\n  alcc-lab demo --trace campus-walk --duration 60s\n  alcc-lab demo --schemes cubic,verus:r=2/over=cubic,verus:r=6/over=cubic\n\nDefault of --schemes: {RESIDENT} if it is loaded or root can load it, and\n{}", study::SCHEMES)
+    after_help = format!("Examples:\n  alcc-lab demo\n  alcc-lab demo --trace campus-walk --duration 60s\n  alcc-lab demo --schemes cubic,verus:r=2/over=cubic,verus:r=6/over=cubic\n\nDefault of --schemes: {RESIDENT} if it is loaded or can be loaded (by root), and\n{}", study::SCHEMES)
 )]
 pub(crate) struct Args {
     /// Link: a trace in Mahimahi's format or a synthetic scenario such as city-driving [default:

@@ -184,7 +184,7 @@ fn cell(group: &Group, field: &str, factor: f64, digits: usize) -> String {
     }
 }
 
-/// Cells in columns: the first `names` to the left, the others to the right.
+/// Cells in columns: the first `names` columns are aligned left, the others right.
 pub fn aligned(lines: &[Vec<String>], names: usize) -> String {
     let mut text = String::new();
     let most = lines.iter().map(Vec::len).max().unwrap_or(0);

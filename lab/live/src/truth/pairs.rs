@@ -77,8 +77,8 @@ impl Runner<'_> {
 }
 
 impl Pair {
-    /// In what `tuned` is behind; empty: in nothing. A tenth of a point and half a millisecond are
-    /// nothing.
+    /// The measures in which `tuned` is worse than `original`. Differences of up to a tenth of a
+    /// point or half a millisecond do not count.
     pub fn behind(&self) -> Vec<String> {
         let Ok([tuned, original]) = &self.medians else {
             return Vec::new();

@@ -386,7 +386,7 @@ options! {
     pub struct LinkOptions {
         /// Bottleneck of the reverse direction: a trace or a rate [default: unlimited]
         up "TRACE|RATE": Option<Value>,
-        /// Propagation delay of each link, each direction [default: a share of --rtt]
+        /// Propagation delay of each link, each direction [default: half of --rtt, divided among the links]
         delay "T": Option<Value>,
         /// Queue of the bottleneck, see 'alcc-lab list' [default: droptail:bytes=2000000]
         queue "Q": Option<Value>,
