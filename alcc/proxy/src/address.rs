@@ -80,14 +80,6 @@ impl fmt::Display for Listen {
     }
 }
 
-/// The client that an address counts for in limits: an IPv6 host has a whole /64.
-pub fn client_of(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(a) => Ipv6Addr::from_bits(a.to_bits() & !u128::from(u64::MAX)).into(),
-        v4 => v4,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -97,14 +89,6 @@ mod tests {
         for text in [":8443", "192.0.2.1:80", "[2001:db8::1]:443", "0.0.0.0:0"] {
             assert_eq!(text.parse::<Listen>().unwrap().to_string(), text);
         }
-    }
-
-    #[test]
-    fn a_host_is_one_client_whatever_address_of_its_network_it_uses() {
-        let of = |text: &str| client_of(text.parse().unwrap()).to_string();
-        assert_eq!(of("2001:db8:1:2:3:4:5:6"), "2001:db8:1:2::");
-        assert_eq!(of("::ffff:192.0.2.1"), "192.0.2.1");
-        assert_eq!(of("192.0.2.1"), "192.0.2.1");
     }
 
     #[test]

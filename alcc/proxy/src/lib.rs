@@ -28,7 +28,7 @@ mod sys;
 mod worker;
 
 pub use acceptor::Stopper;
-pub use address::{Listen, client_of};
+pub use address::Listen;
 pub use alcc_sys::Target;
 pub use header::ProxyProtocol;
 pub use proxy::{Config, Proxy, StartError};

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A loop: one thread that relays its share of the connections.
 use crate::ProxyProtocol;
-use crate::address::client_of;
 use crate::end::End;
 use crate::route::Route;
 use crate::session::{CLIENT, DriveContext, Outcome, SERVER, Session};
@@ -9,6 +8,7 @@ use crate::stats::Stats;
 use alcc_observe::{Event, Segment};
 use alcc_socket::own::Runtime;
 use alcc_socket::{Selection, Socket, classify};
+use alcc_sys::client_of;
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Registry, Token};
 use slab::Slab;

@@ -34,7 +34,7 @@ pub use files::{
 pub use io::{Epoll, Waker, receive, send, wait, wait_writable};
 pub use limits::raise_descriptor_limit;
 pub use owned::{Sticky, create_owned, open_owned, path_of};
-pub use peer::{Peer, Socket, classify, local_of};
+pub use peer::{Peer, Socket, classify, client_of, local_of};
 pub use process::Process;
 pub use random::random;
 pub use reentrancy::ReentrancyGuard;

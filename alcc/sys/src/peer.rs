@@ -29,6 +29,14 @@ pub enum Socket {
     Connected(Peer),
 }
 
+/// The client that an address counts for in limits: an IPv6 host has a whole /64.
+pub fn client_of(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(a) => Ipv6Addr::from_bits(a.to_bits() & !u128::from(u64::MAX)).into(),
+        v4 => v4,
+    }
+}
+
 /// Classifies a descriptor. `outbound`: true or false if it is known who opened the connection.
 pub fn classify(fd: RawFd, outbound: Option<bool>) -> Socket {
     let mut protocol: c_int = 0;
@@ -103,5 +111,18 @@ fn address(get: impl FnOnce(*mut libc::sockaddr, *mut socklen_t) -> c_int) -> Op
             ))
         }
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::client_of;
+
+    #[test]
+    fn a_host_is_one_client_whatever_address_of_its_network_it_uses() {
+        let of = |text: &str| client_of(text.parse().unwrap()).to_string();
+        assert_eq!(of("2001:db8:1:2:3:4:5:6"), "2001:db8:1:2::");
+        assert_eq!(of("::ffff:192.0.2.1"), "192.0.2.1");
+        assert_eq!(of("192.0.2.1"), "192.0.2.1");
     }
 }

@@ -7,7 +7,7 @@ use crate::recording::Recording;
 use crate::session::{Phase, Role, Session};
 use crate::socket::{Burst, Socket};
 use crate::wire::Packet;
-use alcc_sys::now;
+use alcc_sys::{client_of, now};
 use alcc_udp::cookie::{Issuer, Key, unguessable};
 use alcc_units::{Rate, Span, Time};
 use std::collections::BTreeMap;
@@ -21,7 +21,7 @@ const START_LEAD: Span = Span::from_millis(500);
 /// Limits of a listener.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Maximum number of concurrent recordings.
+    /// Maximum number of concurrent recordings. A client has at most half of them, or `together` if that is more.
     pub sessions: usize,
     /// Maximum length of a recording.
     pub duration: Span,
@@ -252,7 +252,7 @@ impl Listener {
                 if let Some((&session, _)) = known {
                     return Some(Packet::Ready { nonce, session });
                 }
-                if let Some(why) = self.objection(&plan) {
+                if let Some(why) = self.objection(from, &plan) {
                     on(Event::Refused {
                         peer: from,
                         why: &why,
@@ -282,16 +282,27 @@ impl Listener {
         }
     }
 
-    fn objection(&self, plan: &Plan) -> Option<String> {
+    fn objection(&self, from: SocketAddr, plan: &Plan) -> Option<String> {
         let limits = &self.limits;
         if let Some(problem) = plan.problem() {
             return Some(problem);
         }
-        if self.open.len() >= limits.sessions {
-            return Some(format!(
-                "{} recordings run already: try later, or let the listener permit more (--sessions)",
-                self.open.len()
-            ));
+        let client = client_of(from.ip());
+        let peers = self.open.values().map(|open| open.peer);
+        let same = peers.filter(|peer| client_of(peer.ip()) == client).count();
+        for (open, whose, most) in [
+            (self.open.len(), "", limits.sessions),
+            (
+                same,
+                " of this address",
+                (limits.sessions / 2).max(limits.together).max(1),
+            ),
+        ] {
+            if open >= most {
+                return Some(format!(
+                    "{open} recordings{whose} run already: try later, or let the listener permit more (--sessions)"
+                ));
+            }
         }
         if plan.duration + plan.warm_up > limits.duration {
             return Some(format!(
@@ -334,4 +345,62 @@ fn key() -> std::io::Result<Key> {
     let mut key: Key = [0; 64];
     getrandom::fill(&mut key)?;
     Ok(key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::Mode;
+
+    #[test]
+    fn one_address_has_half_of_the_places_and_all_have_no_more_than_there_are() {
+        let places = |together: usize| {
+            let limits = Limits {
+                sessions: 4,
+                duration: Span::from_secs(60),
+                rate: Rate::mbps(10),
+                together,
+            };
+            let mut listener = Listener::bind("127.0.0.1:0".parse().unwrap(), limits).unwrap();
+            let peers = ["[2001:db8::1]:1", "[2001:db8::2]:2", "[2001:db8::3]:3"];
+            let peers = peers
+                .iter()
+                .chain(&["192.0.2.1:4", "192.0.2.2:5", "192.0.2.3:6"]);
+            let refused = peers.map(|from| {
+                let (at, from, nonce) = (now(), from.parse().unwrap(), 7);
+                let hello = Packet::Hello { nonce };
+                let Some(Packet::Challenge { cookie, .. }) =
+                    listener.answer(at, from, hello, &mut |_| ())
+                else {
+                    panic!("no challenge")
+                };
+                let start = Packet::Start {
+                    nonce,
+                    cookie,
+                    plan: Plan {
+                        mode: Mode::Saturate,
+                        duration: Span::from_secs(30),
+                        warm_up: Span::ZERO,
+                        size: 1472,
+                        overhead: 28,
+                        down: Load::Saturate,
+                        up: Load::Saturate,
+                        limit: Rate::mbps(10),
+                    },
+                    label: String::new(),
+                };
+                match listener.answer(at, from, start, &mut |_| ()) {
+                    Some(Packet::Refused { why, .. }) => {
+                        why.split(" run").next().unwrap().to_owned()
+                    }
+                    other => format!("{}", matches!(other, Some(Packet::Ready { .. }))),
+                }
+            });
+            refused.collect::<Vec<_>>()
+        };
+        let (full, half) = ("4 recordings", "2 recordings of this address");
+        assert_eq!(places(1), ["true", "true", half, "true", "true", full]);
+        // The clients that begin together may be at one address.
+        assert_eq!(places(3), ["true", "true", "true", "true", full, full]);
+    }
 }

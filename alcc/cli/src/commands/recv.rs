@@ -9,7 +9,7 @@ use crate::transport;
 use alcc_cc::DEFAULT;
 use alcc_pipe::tls::Fingerprint;
 use alcc_pipe::{DEFAULT_PORT, Incoming, MAX_WAIT, Options};
-use alcc_proxy::client_of;
+use alcc_sys::client_of;
 use alcc_transfer::receiving::{Activity, Disk, Output, Received, Rules, flow};
 use alcc_transfer::{Header, Kind, Sessions, hex};
 use alcc_units::row::Row;

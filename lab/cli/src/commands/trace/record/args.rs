@@ -98,6 +98,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N")]
     pub(super) count: Option<NonZeroU64>,
     /// With --listen: maximum number of recordings at a time
+    ///
+    /// One client address has at most half of them, or --together if that is more.
     #[arg(long, hide_short_help = true, default_value = "16", value_name = "N")]
     pub(super) sessions: NonZeroUsize,
     /// With --listen: maximum length of a recording, warm-up included
