@@ -497,9 +497,10 @@ mod tests {
         fs::remove_dir_all(folder).unwrap();
     }
 
-    /// A link in a folder that everybody may write, and one of another user.
+    /// A link in a folder that everybody may write, one in a folder of another user, and one of another user in a folder
+    /// like /tmp.
     fn is_not_followed(folder: &Path, path: &Path) {
-        use std::os::unix::fs::{PermissionsExt, chown};
+        use std::os::unix::fs::{PermissionsExt, chown, lchown};
         let mode = |mode| fs::set_permissions(folder, fs::Permissions::from_mode(mode)).unwrap();
         let refused = || {
             for open in [create, create_or_append, overwrite_own] {
@@ -516,6 +517,14 @@ mod tests {
             chown(folder, Some(4242), None).unwrap();
             refused().unwrap_err();
             chown(folder, Some(0), None).unwrap();
+        }
+        mode(0o1777);
+        if user() == 0 {
+            let mut parents = path.ancestors();
+            let link = parents.find(|at| at.parent() == Some(folder)).unwrap();
+            lchown(link, Some(4242), None).unwrap();
+            refused().unwrap_err();
+            lchown(link, Some(0), None).unwrap();
         }
     }
 
@@ -578,7 +587,7 @@ mod tests {
 
     #[test]
     fn a_link_is_followed_only_where_no_other_user_can_put_one() {
-        use std::os::unix::fs::PermissionsExt;
+        use std::os::unix::fs::{PermissionsExt, chown, lchown};
         let folder = folder("link");
         let at = |name: &str| folder.join(name);
         fs::write(at("file"), "important").unwrap();
@@ -592,10 +601,14 @@ mod tests {
         fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
         create(&at("link")).unwrap();
         assert_eq!(fs::read(at("file")).unwrap(), b"");
-        // SAFETY: it has no arguments and cannot fail.
-        if unsafe { libc::geteuid() } == 0 {
+        fs::set_permissions(&folder, fs::Permissions::from_mode(0o1777)).unwrap();
+        create(&at("link")).unwrap();
+        if user() == 0 {
             fs::write(at("file"), "important").unwrap();
-            std::os::unix::fs::chown(&folder, Some(4242), None).unwrap();
+            chown(&folder, Some(4242), None).unwrap();
+            create(&at("link")).unwrap_err();
+            chown(&folder, Some(0), None).unwrap();
+            lchown(at("link"), Some(4242), None).unwrap();
             create(&at("link")).unwrap_err();
             assert_eq!(fs::read(at("file")).unwrap(), b"important");
         }
