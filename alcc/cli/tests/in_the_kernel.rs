@@ -471,6 +471,12 @@ fn off_ends_every_form_beside_the_others() {
     for program in &sends {
         wait_for("it sends", || program.state() == "sending");
     }
+    // All runs of this user, and none of another.
+    done("ctl off");
+    assert_eq!(write(&mut runs), [&*plain; 3]);
+    assert_eq!(of_another.does("write"), "alcc_budget");
+    done("ctl on");
+    assert_eq!(write(&mut runs), controls);
     let said = done("off");
     println!("{said}");
     assert_eq!(write(&mut runs), [&*plain; 3]);
