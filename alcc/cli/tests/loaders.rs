@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Programs that glibc's loader does not load, or that have a library of their own to come first:
 //! under `alcc run` they do what they do without it, started by it or by a program that it started.
+#[path = "../../bpf/tests/support/mod.rs"]
+mod controls;
+#[path = "support/kernel.rs"]
+mod kernel;
 #[path = "support/lacks.rs"]
 mod lacks;
 
@@ -177,7 +181,11 @@ fn with_musl(dir: &Path) -> Option<PathBuf> {
 fn run(options: &[&str], program: &[&Path]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_alcc"))
         .args(["run", "--loopback", "--outbound", "--cc", "fixed:window=2"])
-        .args(["--enforce", "gate+pacing"])
+        .args(if options.contains(&"--enforce") {
+            &[][..]
+        } else {
+            &["--enforce", "gate+pacing"]
+        })
         .args(options)
         .arg("--")
         .args(program)
@@ -287,8 +295,8 @@ fn under_a_shifted_clock_an_epoll_server_goes_on() {
     struct epoll_event event = {.events = EPOLLOUT | EPOLLET};
     if (fcntl(fd, F_SETFL, O_NONBLOCK) || epoll_ctl(epfd, EPOLL_CTL_ADD, fd, &event)) return 5;
     for (size_t at = 0; at < size;) {
-        ssize_t n = write(fd, data + at, size - at);
-        if (n > 0) at += n;
+        ssize_t n = write(fd, data + at, size - at < 20000 ? size - at : 20000);
+        if (n > 0) at += n, usleep(10000);
         else if (epoll_wait(epfd, &event, 1, 20000) != 1) return 6;
     }
     if (close(fd)) return 3;";
@@ -307,8 +315,18 @@ fn under_a_shifted_clock_an_epoll_server_goes_on() {
         lacks("a C compiler");
         return;
     };
+    let loaded = kernel::loaded();
     // By the wall clock, ten days ago, and five times as fast.
-    for (name, offset, factor) in [("wall", 0, 1), ("ago", -864_000, 1), ("fast", 0, 5)] {
+    for (name, offset, factor, enforce) in [
+        ("wall", 0, 1, "gate+pacing"),
+        ("ago", -864_000, 1, "gate+pacing"),
+        ("fast", 0, 5, "gate+pacing"),
+        ("ago", -864_000, 1, "bpf"),
+        ("fast", 0, 5, "bpf"),
+    ] {
+        if enforce == "bpf" && loaded.is_none() {
+            continue;
+        }
         let mut shared = Command::new("cc");
         shared.args(["-shared", "-fPIC"]);
         shared.args([format!("-DOFFSET={offset}"), format!("-DFACTOR={factor}")]);
@@ -319,7 +337,12 @@ fn under_a_shifted_clock_an_epoll_server_goes_on() {
         );
         let report = dir.path().join("report.json");
         let out = run(
-            &["--quiet", &format!("--json={}", report.display())],
+            &[
+                "--quiet",
+                "--enforce",
+                enforce,
+                &format!("--json={}", report.display()),
+            ],
             &[
                 Path::new("sh"),
                 Path::new("-c"),
@@ -331,15 +354,90 @@ fn under_a_shifted_clock_an_epoll_server_goes_on() {
         assert_eq!(text(&out.stdout), "sent\n", "{name}: {}", out.status);
         let report: serde_json::Value =
             serde_json::from_str(&std::fs::read_to_string(report).unwrap()).unwrap();
-        assert!(
-            report["gate_closed"].as_u64().unwrap() > 0,
-            "{name}: {report}"
-        );
+        assert_eq!(report["enforcement"], enforce, "{name}: {report}");
+        // The kernel holds data back without the gate.
+        let active = if enforce == "bpf" {
+            "readings"
+        } else {
+            "gate_closed"
+        };
+        assert!(report[active].as_u64().unwrap() > 0, "{name}: {report}");
         assert_eq!(report["bytes"], 500_000, "{name}: {report}");
         for passed in ["uncontrolled", "not_controlled"] {
             assert_eq!(report[passed], serde_json::json!([]), "{name}: {report}");
         }
     }
+}
+
+/// Beside TCP_CORK, while the kernel has it to set, another thread asks for what needs the connection.
+const BESIDE: &str = r#"
+#define _GNU_SOURCE
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+static int fd_;
+static volatile int asked;
+static void *ask(void *none) {
+    long rate;
+    socklen_t len = sizeof rate;
+    getsockopt(fd_, SOL_SOCKET, SO_MAX_PACING_RATE, &rate, &len);
+    asked = 1;
+    return none;
+}
+int setsockopt(int fd, int level, int name, const void *value, socklen_t len) {
+    pthread_t thread;
+    if (level == IPPROTO_TCP && name == TCP_CORK) {
+        fd_ = fd;
+        pthread_create(&thread, NULL, ask, NULL);
+        usleep(200000);
+        puts(asked ? "beside" : "alone");
+    }
+    return syscall(SYS_setsockopt, fd, level, name, value, len);
+}
+"#;
+
+/// The library sets again the cork that it has read: it must not take one back that the program sets in between.
+#[test]
+fn a_cork_is_set_by_one_thread_at_a_time() {
+    let dir = tempfile::tempdir().unwrap();
+    let corks = "int on = 1;\n    if (write(fd, data, size) != (ssize_t)size) return 3;\n    \
+        if (setsockopt(fd, IPPROTO_TCP, TCP_CORK, &on, sizeof on) || close(fd)) return 3;";
+    let text_of_program = SENDS
+        .replace(
+            "#include <netinet/in.h>",
+            "#include <netinet/in.h>\n#include <netinet/tcp.h>",
+        )
+        .replace(
+            "if (write(fd, data, size) != (ssize_t)size || close(fd)) return 3;",
+            corks,
+        );
+    let mut cc = Command::new("cc");
+    let Some(program) = compiled(dir.path(), "program", &text_of_program, &mut cc) else {
+        lacks("a C compiler");
+        return;
+    };
+    let mut shared = Command::new("cc");
+    shared.args(["-shared", "-fPIC", "-pthread"]);
+    let beside = compiled(dir.path(), "beside", BESIDE, &mut shared).unwrap();
+    let script = format!(
+        "LD_PRELOAD=\"$LD_PRELOAD:{}\" exec \"$0\"",
+        beside.display()
+    );
+    let out = run(
+        &["--quiet"],
+        &[
+            Path::new("sh"),
+            Path::new("-c"),
+            Path::new(&script),
+            &program,
+        ],
+    );
+    let said = text(&out.stderr);
+    assert_eq!(text(&out.stdout), "alone\nsent\n", "{}: {said}", out.status);
 }
 
 /// Such a program is in a container or a sandbox. The library reads nothing there that it cannot do without.
