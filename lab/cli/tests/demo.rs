@@ -9,6 +9,7 @@ mod real;
 
 use serde_json::Value;
 use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -210,7 +211,10 @@ fn sigkill_leaves_no_program() {
 }
 
 /// Runs a copy of alcc-lab whose alcc, beside it, only says that it was started.
-fn beside_a_witness(arguments: &[&str], nginx: Option<&str>) -> (Option<i32>, String) {
+fn beside_a_witness(
+    arguments: &[&str],
+    change: impl FnOnce(&mut Command),
+) -> (Option<i32>, String) {
     let folder = tempfile::tempdir().unwrap();
     let lab = folder.path().join("alcc-lab");
     std::fs::copy(env!("CARGO_BIN_EXE_alcc-lab"), &lab).unwrap();
@@ -219,9 +223,7 @@ fn beside_a_witness(arguments: &[&str], nginx: Option<&str>) -> (Option<i32>, St
     std::fs::set_permissions(&witness, std::fs::Permissions::from_mode(0o755)).unwrap();
     let mut command = Command::new(lab);
     command.args(arguments);
-    if let Some(nginx) = nginx {
-        command.env("ALCC_NGINX", nginx);
-    }
+    change(&mut command);
     let output = command.output().unwrap();
     let started = folder.path().join("alcc.started").exists();
     assert!(!started, "{arguments:?}: alcc was started, perhaps to load");
@@ -242,7 +244,7 @@ fn what_is_wrong_is_said_in_one_line_with_status_2() {
         (vec!["demo", "--duration", "0s"], "--duration"),
         (vec!["demo", "--out", "/proc/none"], "/proc/none"),
     ] {
-        let (status, says) = beside_a_witness(&arguments, None);
+        let (status, says) = beside_a_witness(&arguments, |_| ());
         assert_eq!(status, Some(2), "{arguments:?}: {says}");
         assert!(says.contains(part), "{arguments:?}: {says}");
         assert_eq!(says.trim_end().lines().count(), 1, "{says}");
@@ -251,10 +253,24 @@ fn what_is_wrong_is_said_in_one_line_with_status_2() {
 
 #[test]
 fn a_missing_server_is_named_with_what_would_fix_it() {
-    let (status, says) = beside_a_witness(&["demo", "--duration", "1s"], Some("/no/such/nginx"));
-    assert_eq!(status, Some(2), "{says}");
-    assert!(
-        says.contains("nginx") && says.contains("ALCC_NGINX"),
-        "{says}"
-    );
+    let missing = |part: &str, change: &dyn Fn(&mut Command)| {
+        let (status, says) = beside_a_witness(&["demo", "--duration", "1s"], change);
+        assert_eq!(status, Some(2), "{says}");
+        assert!(says.contains(part), "{says}");
+    };
+    missing("ALCC_NGINX names /no/such/nginx", &|demo| {
+        demo.env("ALCC_NGINX", "/no/such/nginx");
+    });
+    // Beside those of the path, it looks into these.
+    let folders = ["/usr/sbin", "/usr/local/sbin", "/sbin"];
+    if !folders
+        .iter()
+        .any(|folder| Path::new(folder).join("nginx").exists())
+    {
+        missing("install it (apt install nginx", &|demo| {
+            demo.env_remove("ALCC_NGINX")
+                .env("PATH", "")
+                .current_dir("/");
+        });
+    }
 }
