@@ -499,6 +499,21 @@ fn unload_and_detach_give_back_what_listens_and_what_was_to_come() {
     );
     drop(own);
 
+    // So is the system's default, which the kernel keeps; here a network namespace's.
+    done("bpf load");
+    let elsewhere = std::thread::spawn(|| {
+        nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET).unwrap();
+        std::fs::write("/proc/sys/net/ipv4/tcp_congestion_control", "alcc_copa").unwrap();
+        let said = done("bpf unload");
+        (said, control_of(&TcpListener::bind("0.0.0.0:0").unwrap()))
+    });
+    let (said, new) = elsewhere.join().unwrap();
+    assert_eq!(new, "alcc_copa");
+    assert!(
+        said.contains("new connections here still get alcc_copa: set"),
+        "{said}"
+    );
+
     // What was to come does not come again with the next load.
     let which = format!("--port {port} --cgroup {}", all.display());
     let attach = || done(&format!("attach {which} --cc copa --future"));

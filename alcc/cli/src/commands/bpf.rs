@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
+use super::policy::system_default;
 use crate::failure::Failure;
 use crate::output::print;
 use crate::wording::count;
@@ -326,11 +327,13 @@ pub(crate) fn choice_as_json(choice: &Choice) -> serde_json::Value {
 fn unload(json: bool) -> Result<String, BpfError> {
     let ended = alcc_bpf::unload()?;
     let names: Vec<_> = ended.controls.iter().map(|c| c.name).collect();
+    // The kernel keeps for it what is no longer registered.
+    let default = Some(system_default()).filter(|default| names.contains(&&**default));
     if json {
         let futures: Vec<_> = ended.futures.iter().map(choice_as_json).collect();
         let all = serde_json::json!({
             "unloaded": names, "future": futures, "policy": ended.policy,
-            "listening_given_back": ended.given_back, "listening": ended.listening,
+            "listening_given_back": ended.given_back, "listening": ended.listening, "default": default,
         });
         return Ok(format!("{all}\n"));
     }
@@ -358,6 +361,12 @@ fn unload(json: bool) -> Result<String, BpfError> {
         let _ = writeln!(
             text,
             "{sockets} here keeps handing out {control}, which 'alcc attach' did not choose: restart what listens"
+        );
+    }
+    if let Some(default) = default {
+        let _ = writeln!(
+            text,
+            "new connections here still get {default}: set net.ipv4.tcp_congestion_control to another"
         );
     }
     Ok(text)

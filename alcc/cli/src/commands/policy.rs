@@ -291,7 +291,7 @@ fn note_unreached(namespaces: usize) {
 }
 
 /// The control of new connections that no rule names.
-fn system_default() -> String {
+pub(crate) fn system_default() -> String {
     let name = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_congestion_control");
     name.map_or_else(
         |_| "the system's default".into(),
