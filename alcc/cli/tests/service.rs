@@ -438,7 +438,7 @@ fn the_drop_ins_of_the_pages_work_under_systemd() {
         write(&format!("bin/{name}"), &script);
     }
     write("bin/alcc", &format!("#!/bin/sh\nexec {ALCC} \"$@\"\n"));
-    write("conf/alcc.toml", "cc = \"budget\"\nloopback = true\n");
+    write("conf/alcc.toml", "cc = \"budget\"\n");
     let folders = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"];
     let folders = folders.map(|name| format!("{name}_temp_path /var/lib/nginx/{name};\n"));
     write(
@@ -453,7 +453,7 @@ fn the_drop_ins_of_the_pages_work_under_systemd() {
     write(
         "conf/haproxy.cfg",
         "defaults\n mode http\n timeout connect 5s\n timeout client 5s\n timeout server 5s\n\
-         frontend f\n bind :8082\n http-request return status 200 content-type text/plain string hello\n",
+         frontend f\n bind :443\n http-request return status 200 content-type text/plain string hello\n",
     );
     let script = root::root().join("alcc/cli/tests/systemd/outside");
     let done = Command::new("bash").arg(script).arg(dir.path()).output();
@@ -480,10 +480,13 @@ fn the_drop_ins_of_the_pages_work_under_systemd() {
             assert!(said.lines().any(|l| l == line), "{line}\n{said}\n{error}");
         }
     }
-    assert!(
-        said.contains("2 connections controlled by budget"),
-        "{said}"
-    );
+    for log in ["/run/nginx.log:", "/run/haproxy.log:"] {
+        let mut lines = said.lines().filter(|line| line.starts_with(log));
+        assert!(
+            lines.any(|line| line.contains("2 connections controlled by budget")),
+            "{log} {said}"
+        );
+    }
     assert!(
         said.contains("nonsense") && said.contains("runs without control"),
         "{said}"
