@@ -122,12 +122,27 @@ fn a_reset_waits_no_longer_than_it_must_for_a_client_that_does_not_read() {
     drop(client);
 }
 
+/// In a network namespace, if root makes one, whose only port is that of the server: the kernel then connects the relay's
+/// socket with itself.
 #[test]
 fn a_server_that_is_down_resets_the_client_and_serves_the_next_one_when_it_is_up() {
+    let alone = nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET).is_ok();
+    let ports = |from, to| {
+        let range = format!("{from} {to}");
+        alone.then(|| std::fs::write("/proc/sys/net/ipv4/ip_local_port_range", range).unwrap());
+    };
+    if alone {
+        let up = Command::new("ip")
+            .args(["link", "set", "lo", "up"])
+            .status();
+        assert!(up.unwrap().success());
+    }
     let (server, at) = listener();
     drop(server);
     let relay = Relay::local(at, &[]);
+    ports(at.port(), at.port());
     assert!(was_reset(&connect(relay.at[0])));
+    ports(32_768, 60_999);
     let server = TcpListener::bind(at).unwrap();
     let serve = once(server, |mut stream| stream.write_all(b"up").unwrap());
     assert_eq!(rest(&connect(relay.at[0])), b"up");
