@@ -73,7 +73,7 @@ static int shared_flags(void) {
     return close(other);
 }
 
-static void give(int to, int fd) {
+void give(int to, int fd) {
     union {
         char bytes[CMSG_SPACE(sizeof(int))];
         struct cmsghdr align;
@@ -88,7 +88,7 @@ static void give(int to, int fd) {
     expect(sendmsg(to, &m, 0), 1, "sendmsg of a descriptor");
 }
 
-static int take(int from) {
+int take(int from) {
     char control[CMSG_SPACE(sizeof(int))], byte;
     struct iovec v = {&byte, 1};
     struct msghdr m = {.msg_iov = &v, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};

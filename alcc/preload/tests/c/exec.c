@@ -191,6 +191,22 @@ static pid_t vforked(void) {
     return child;
 }
 
+// By SCM_RIGHTS, when it was there already.
+static pid_t passed(void) {
+    int fd = atoi(fd_text), pair[2];
+    CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0);
+    CHECK(fcntl(fd, F_SETFD, FD_CLOEXEC) == 0 && fcntl(pair[0], F_SETFD, FD_CLOEXEC) == 0);
+    snprintf(fd_text, sizeof fd_text, "%d", pair[1]);
+    pid_t child = spawned();
+    for (int i = 0; i < 5; i++) {
+        put(fd, 0, 100000);
+        usleep(20000);
+    }
+    give(pair[0], fd);
+    CHECK(close(pair[0]) == 0 && close(pair[1]) == 0);
+    return child;
+}
+
 // Handed over by a program that keeps it, and does not write.
 static int no_limit(pid_t (*start)(void)) {
     int fd = paced();
@@ -201,6 +217,7 @@ static int no_limit_after_spawn(void) { return no_limit(spawned); }
 static int no_limit_after_spawnp(void) { return no_limit(spawned_by_name); }
 static int no_limit_after_fork_and_exec(void) { return no_limit(forked); }
 static int no_limit_after_vfork_and_exec(void) { return no_limit(vforked); }
+static int no_limit_after_passing(void) { return no_limit(passed); }
 static int no_limit_by_the_shell(void) {
     int fd = paced();
     snprintf(command, sizeof command, "exec env -i %s --inherited-plainly %s", path, fd_text);
@@ -247,6 +264,7 @@ static void closes(int fd) {
 static void exits(int fd) { exit(fd == -1); }
 static void exits_at_once(int fd) { _exit(fd == -1); }
 static int no_limit_when_closed(void) { return no_limit_when_gone(spawned, closes); }
+static int no_limit_when_the_giver_closed(void) { return no_limit_when_gone(passed, closes); }
 static int no_limit_when_exited(void) { return no_limit_when_gone(spawned, exits); }
 static int no_limit_when_exited_at_once(void) { return no_limit_when_gone(spawned, exits_at_once); }
 static int no_limit_when_the_parent_exited(void) { return no_limit_when_gone(forked, exits); }
@@ -294,9 +312,11 @@ const struct peer_case exec_cases[] = {
     {"no-limit-after-spawnp", "cc=copa", no_limit_after_spawnp},
     {"no-limit-after-fork-and-exec", "cc=copa", no_limit_after_fork_and_exec},
     {"no-limit-after-vfork-and-exec", "cc=copa", no_limit_after_vfork_and_exec},
+    {"no-limit-after-passing", "cc=copa", no_limit_after_passing},
     {"no-limit-by-the-shell", "cc=copa", no_limit_by_the_shell},
     {"no-limit-in-a-pipe", "cc=copa", no_limit_in_a_pipe},
     {"no-limit-when-closed", "cc=copa", no_limit_when_closed},
+    {"no-limit-when-the-giver-closed", "cc=copa", no_limit_when_the_giver_closed},
     {"no-limit-when-exited", "cc=copa", no_limit_when_exited},
     {"no-limit-when-exited-at-once", "cc=copa", no_limit_when_exited_at_once},
     {"no-limit-when-the-parent-exited", "cc=copa", no_limit_when_the_parent_exited},

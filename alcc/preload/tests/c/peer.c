@@ -230,12 +230,16 @@ static int inherited(const char *fd) {
     return 0;
 }
 
-// As above, of a program that knows nothing of us: what the kernel has is the program's own. It looks once the other end of a
-// pipe is closed, if there is one.
-static int inherited_plainly(const char *fd, const char *pipe) {
+// As above, of a program that knows nothing of us: what the kernel has is the program's own. The connection may also be passed
+// through the descriptor. It looks once the other end of a pipe is closed, if there is one.
+static int inherited_plainly(const char *text, const char *pipe) {
     char none;
+    int fd = atoi(text), domain;
+    socklen_t len = sizeof domain;
+    CHECK(getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &len) == 0);
+    if (domain == AF_UNIX) fd = take(fd);
     if (pipe) CHECK(read(atoi(pipe), &none, 1) == 0);
-    struct limits l = limits_of(atoi(fd));
+    struct limits l = limits_of(fd);
     say("%lx %s %u", l.rate, l.control, l.unsent);
     return 0;
 }

@@ -77,6 +77,9 @@ int connected(void);
 void put(int fd, size_t from, size_t to);
 // As put, but a short count is nothing to talk about.
 void put_in_pieces(int fd, size_t from, size_t to);
+// Passes a descriptor through a UNIX socket, and receives it.
+void give(int to, int fd);
+int take(int from);
 // An unlinked file with the stream's first n bytes.
 int file_of(size_t n);
 // Says where and why and ends with status 3 unless `ok`.
