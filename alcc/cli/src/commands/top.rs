@@ -66,7 +66,7 @@ enum Key {
     Inflight,
     Rtt,
     Delay,
-    /// How often the gate has closed
+    /// Number of times that the gate closed
     Gates,
     Peer,
 }
