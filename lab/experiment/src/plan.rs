@@ -37,7 +37,7 @@ pub struct PlannedRun {
     pub series: bool,
     /// True if single seconds are kept, to be drawn.
     pub seconds: bool,
-    /// True if their delay profiles are watched.
+    /// True if the flows' delay profiles are watched.
     pub profiles: bool,
     /// The command that runs the same; of an application its name and the options.
     pub command: String,

@@ -115,7 +115,7 @@ impl Axis {
         (self.from, self.to)
     }
 
-    /// A factor, not a difference, is the same length everywhere.
+    /// Equal factors, not equal differences, have the same length on the axis.
     pub fn is_log(&self) -> bool {
         self.log
     }

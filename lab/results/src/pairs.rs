@@ -87,7 +87,7 @@ pub struct BoundsHeld {
     pub throughput: bool,
     /// The median queueing delay differs by no more than the [`Bounds`] say.
     pub delay: bool,
-    /// The 90 % intervals of both differences are inside [`MAX_INTERVAL_FACTOR`] times these.
+    /// The 90 % intervals of both differences are inside [`MAX_INTERVAL_FACTOR`] times the bounds.
     pub interval: bool,
     /// The 90 % intervals of single seconds' throughput and single packets' delay are inside the
     /// native's, widened about its middle by [`MAX_INTERVAL_FACTOR`].

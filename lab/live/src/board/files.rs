@@ -13,7 +13,7 @@ pub const NATIVE: &str = "native.md";
 /// The tables of a report.
 const TABLES: [&str; 2] = ["flows.csv", "board.csv"];
 
-/// True if [`write()`] or what keeps finished runs may write `file` in this `folder`, which is there.
+/// True if `file` is one that [`write()`] or the cache of finished runs may write in `folder`, which must exist.
 pub fn is_written(file: &Path, folder: &Path) -> bool {
     // What is not there yet has its place in the folder that its name is in.
     let place = file.canonicalize().ok().or_else(|| {
