@@ -185,13 +185,13 @@ impl Segment {
 pub struct Uncontrolled {
     /// The word for metrics and tables.
     pub reason: &'static str,
-    /// A sentence for people; only the word if the user has chosen it.
+    /// A sentence for people; only the word if the user chose to leave them alone.
     pub why: &'static str,
     /// The way to bring it under control.
     pub remedy: Option<&'static str>,
     /// Number of connections that were not, or not completely, controlled.
     pub connections: u64,
-    /// Bytes on them; `None`: not counted, because the user has chosen it.
+    /// Bytes on them; `None`: not counted, because the user chose to leave them alone.
     pub bytes: Option<u64>,
 }
 

@@ -127,7 +127,7 @@ pub struct PhaseSummary {
     /// Jain's index of the throughputs of the flows that are present for the whole phase. `None` without such flows, or
     /// if they got nothing.
     pub jain: Option<f64>,
-    /// Mean over the single seconds of Jain's index; `None` if there are fewer than two flows.
+    /// Mean of Jain's index over single seconds; `None` if there are fewer than two flows.
     #[serde(default)]
     pub jain_1s: Option<f64>,
 }
@@ -290,7 +290,7 @@ row! {
         tcp_cwnd_range: Option<f64>,
         /// Retransmitted segments per loss episode, mean. An episode is one fast recovery or one timeout.
         rtx_per_episode: Option<f64>,
-        /// Several flows: mean over single seconds of Jain's index, after the settling time.
+        /// Several flows: mean of Jain's index over single seconds, after the settling time.
         jain_1s: Option<f64>,
         /// Several flows: the smallest share of a flow in any 10 s after the settling time; 1 is an equal share.
         worst_share_10s: Option<f64>,

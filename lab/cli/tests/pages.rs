@@ -285,7 +285,7 @@ fn the_readme_counts_the_experiments() {
     );
     let wanted = format!(
         "[{} experiments](lab/notes/results.md). Of these, {} repeat published figures and tables: {} are reproduced, \
-         [{} in part](docs/reproducing.md#verdicts), {} differ, {} were not run; {} test why results differ, or whether \
+         [{} in part](docs/reproducing.md#verdicts), {} differ, {} were not run; the other {} test why results differ, or whether \
          this project meets its aims.",
         all[0],
         published[0],

@@ -31,7 +31,7 @@ pub struct Each {
 /// A cell, and its value over the starts.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct OneCell {
-    /// The names of its choices, but of the axes that the expectation names.
+    /// The names of its choices, except on the axes that the expectation names.
     pub cell: String,
     /// Its value.
     pub value: Spread,

@@ -415,8 +415,8 @@ impl Session {
     }
 
     /// Appends the bytes to write now to `out`. `direct` are bytes of the caller that follow the queue; returns the
-    /// number of them that were taken. The output counts as sent. `more`: other bytes will follow soon, so less than a
-    /// segment waits. `max`: limit of the data.
+    /// number of them that were taken. The output counts as sent. `more`: other bytes will follow soon, so a partial
+    /// segment is held back. `max`: the most bytes that this call may append.
     pub fn output(
         &mut self,
         now: Time,

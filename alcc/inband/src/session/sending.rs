@@ -20,9 +20,9 @@ const MIN_PACING_INTERVAL: Span = Span::from_millis(5);
 pub(super) struct Offer<'a> {
     /// Bytes of the caller that follow the queue.
     pub(super) direct: &'a [u8],
-    /// True if other bytes will follow soon, so that less than a segment waits.
+    /// True if other bytes will follow soon, so that a partial segment is held back.
     pub(super) more: bool,
-    /// Limit of the data.
+    /// The most bytes that this call may append.
     pub(super) max: u64,
 }
 
