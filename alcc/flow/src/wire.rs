@@ -45,7 +45,7 @@ pub const RANGES: usize = 4;
 /// An acknowledgement. It is untrusted if it comes from a peer.
 ///
 /// With the fields in this order, an acknowledgement without ranges is read without the space for
-/// them. No field has invalid values, so that an `Option` of it has a separate tag and is copied in
+/// them. No field has invalid values, so that an `Option<Ack>` has a separate tag and is copied in
 /// whole words.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(C)]

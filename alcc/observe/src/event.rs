@@ -152,7 +152,7 @@ pub struct Reading<'a> {
     pub is_idle: bool,
     /// True if the program has more data, because its last write was short or refused.
     pub has_more: bool,
-    /// Round-trip times of the algorithm: without pacing, from the write on.
+    /// Round-trip times of the algorithm; if the connection is not paced, they count from the write.
     pub rtt: RttView,
     /// The algorithm's allowance.
     pub allowance: Allowance,

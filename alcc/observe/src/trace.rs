@@ -40,7 +40,7 @@ pub struct TraceEntry {
     pub ssthresh: Option<u64>,
     /// Segment size.
     pub mss: Bytes,
-    /// Newest RTT sample of the algorithm: without pacing, from the write on.
+    /// Newest RTT sample of the algorithm; if the connection is not paced, it counts from the write.
     pub rtt: Span,
     /// The kernel's smoothed RTT, which does not include the time in the send buffer.
     pub smoothed: Span,

@@ -6,8 +6,7 @@ use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
-/// Check this machine and a program for alcc, and print the command that fixes
-/// each finding
+/// Check that this machine and a program are ready for alcc, and print the command that fixes each finding
 ///
 /// Prints one line for each check: its state, the finding, and its effect on alcc. The command that
 /// fixes it follows, if there is one. With CMD it also checks that program, without starting it. Exit
