@@ -105,7 +105,7 @@ pub struct Ended {
 }
 
 /// Time per call of a socket option, for a socket of a cgroup with a [door](crate::open_door) (access
-/// to `alcc_window` by socket options) and for another one.
+/// to `alcc_window` by socket options) and for one of a cgroup without a door.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Cost {
     /// `setsockopt` without the door.

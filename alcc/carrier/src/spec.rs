@@ -22,7 +22,7 @@ const GONE: [&str; 3] = ["unix", "connect", "websocket"];
 pub struct Row {
     /// The name as typed.
     pub name: &'static str,
-    /// A summary of one line.
+    /// A one-line summary.
     pub summary: &'static str,
     spec: CarrierSpec,
 }

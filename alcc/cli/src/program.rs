@@ -21,7 +21,7 @@ pub struct Program {
     pub is_emulated: fn() -> bool,
     /// Known mistakes with options.
     pub hints: &'static [Hint],
-    /// Options without an effect beside others.
+    /// Options that have no effect in some combinations.
     pub idle: &'static [Idle],
     /// Commands of the other program.
     pub elsewhere: &'static [&'static str],

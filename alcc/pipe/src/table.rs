@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 pub struct About {
     /// The name as typed.
     pub name: &'static str,
-    /// A summary of one line.
+    /// A one-line summary.
     pub summary: &'static str,
     /// The end of scheme names for this transport: `verus-udp`, `alcc-verus-inband`.
     pub suffix: &'static str,

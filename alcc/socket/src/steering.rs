@@ -82,7 +82,7 @@ impl Maps {
         selected
     }
 
-    /// Sockets of this process have had options.
+    /// True if a socket of this process has been given options of its algorithm.
     pub(crate) fn have_options(&self) -> bool {
         self.options.get().is_some_and(Option::is_some)
     }

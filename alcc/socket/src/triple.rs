@@ -30,7 +30,7 @@ impl Deployment {
 pub struct Feedback {
     /// The name as typed.
     pub name: &'static str,
-    /// A summary of one line.
+    /// A one-line summary.
     pub summary: &'static str,
     /// The reason why a preloaded program cannot use it; `None`: it can.
     not_preloaded: Option<&'static str>,
@@ -43,7 +43,7 @@ pub struct Feedback {
 pub struct Enforcement {
     /// The name as typed.
     pub name: &'static str,
-    /// A summary of one line.
+    /// A one-line summary.
     pub summary: &'static str,
     /// True if writes pass only as far as the algorithm allows.
     pub gate: bool,

@@ -396,6 +396,7 @@ fn rust_of_the_pages_is_part_of_a_program() {
         ("simulator.md", "lab/sim/examples/dumbbell.rs"),
         ("transfer.md", "lab/quic/examples/serve.rs"),
     ];
+    let mut compared = 0;
     for page in pages() {
         let text = std::fs::read_to_string(&page).unwrap();
         let blocks = text.split("```rust\n").skip(1);
@@ -409,8 +410,10 @@ fn rust_of_the_pages_is_part_of_a_program() {
             let (_, program) = program.unwrap_or_else(|| panic!("{}: {block}", page.display()));
             let program = read(program);
             assert!(bare(&program).contains(&bare(block)), "{block}");
+            compared += 1;
         }
     }
+    assert_eq!(compared, programs.len());
 }
 
 #[test]

@@ -436,11 +436,15 @@ fn a_client_that_is_interrupted_keeps_its_part_and_the_listener_the_other() {
     let path = |name: &str| dir.path().join(name).display().to_string();
     let limits = ["--sessions", "1", "--count", "1"];
     let listener = Listener::start(None, &[&limits[..], &["--out", &path("there")]].concat());
-    let (middle, client) = under_way(&listener, &["--label", "x", "--out", &path("here")]);
+    let (_middle, client) = under_way(&listener, &["--label", "x", "--out", &path("here")]);
     // No other has a place meanwhile.
-    let refused = alcc(&[&middle.at.to_string(), "--out", &path("none")]).output();
+    let there = format!("127.0.0.1:{}", listener.port);
+    let refused = alcc(&[&there, "--out", &path("none")]).output();
     let refused = said(&refused.unwrap());
-    assert!(refused.contains("1 recordings run already"), "{refused}");
+    assert!(
+        refused.contains("1 of 1 recordings run already"),
+        "{refused}"
+    );
     let pid = nix::unistd::Pid::from_raw(client.id().cast_signed());
     nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGINT).unwrap();
     let output = client.wait_with_output().unwrap();

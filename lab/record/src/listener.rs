@@ -295,12 +295,12 @@ impl Listener {
             (
                 same,
                 " of this address",
-                (limits.sessions / 2).max(limits.together).max(1),
+                limits.sessions.div_ceil(2).max(limits.together),
             ),
         ] {
             if open >= most {
                 return Some(format!(
-                    "{open} recordings{whose} run already: try later, or let the listener permit more (--sessions)"
+                    "{open} of {most} recordings{whose} run already: try later, or let the listener permit more (--sessions)"
                 ));
             }
         }
@@ -398,7 +398,7 @@ mod tests {
             });
             refused.collect::<Vec<_>>()
         };
-        let (full, half) = ("4 recordings", "2 recordings of this address");
+        let (full, half) = ("4 of 4 recordings", "2 of 2 recordings of this address");
         assert_eq!(places(1), ["true", "true", half, "true", "true", full]);
         // The clients that begin together may be at one address.
         assert_eq!(places(3), ["true", "true", "true", "true", full, full]);

@@ -220,7 +220,7 @@ impl Summary {
     }
 }
 
-/// Reason why Jain's index of single seconds is missing, if it is although there are several flows.
+/// Reason why several flows have no Jain's index of single seconds, if they have none.
 pub fn why_no_jain_of_seconds(report: &Report, settle: Span) -> Option<String> {
     if report.flows.len() < 2 || report.jain_of_seconds(settle).is_some() {
         return None;

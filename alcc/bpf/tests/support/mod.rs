@@ -73,7 +73,10 @@ impl Drop for Alone {
 
 /// Until it is dropped no other test loads controls.
 pub(crate) fn lock() -> nix::fcntl::Flock<std::fs::File> {
-    let file = std::fs::File::create(std::env::temp_dir().join("alcc-bpf-tests.lock")).unwrap();
+    let path = std::env::temp_dir().join("alcc-bpf-tests.lock");
+    // It may be another user's.
+    let file = std::fs::File::open(&path).or_else(|_| std::fs::File::create(&path));
+    let file = file.unwrap();
     nix::fcntl::Flock::lock(file, nix::fcntl::FlockArg::LockExclusive).unwrap()
 }
 

@@ -19,7 +19,7 @@ pub(crate) enum Source {
     Kernel(Box<alcc_bpf::Trial>),
 }
 
-/// A source in the thread that follows it.
+/// A source, as the thread that reads it uses it.
 pub(super) trait Readings {
     /// Waits until it is time for [`Readings::take`], or the thread is unparked.
     fn wait(&mut self);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Options without an effect beside the other given ones. The user expects an effect, so such an option is
+//! Options that have no effect with the other given ones. The user expects an effect, so such an option is
 //! an error. Cases that depend on the values of a scenario are detected where it is read.
 use super::{Typed, name};
 use std::ffi::OsStr;

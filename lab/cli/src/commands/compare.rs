@@ -341,11 +341,8 @@ pub(crate) fn carry_out(
             )));
         }
     }
-    if let Backend::Emulated { log, .. } = &plan.backend {
-        log.as_deref().map_or(Ok(()), folder)?;
-        for scheme in &plan.schemes {
-            scheme.kernel().map_or(Ok(()), alcc_pipe::check_under)?;
-        }
+    if let Backend::Emulated { .. } = &plan.backend {
+        check_emulated(plan)?;
         alcc_emu::prepare().map_err(Failure::usage)?;
     }
     let stop = stop_flag()?;
@@ -384,6 +381,15 @@ pub(crate) fn carry_out(
         print(text(&results, interval, notes.len(), out, &page))?;
     }
     failed_runs(&results)
+}
+
+/// Checks what emulated runs of this plan need before the first begins.
+pub(crate) fn check_emulated(plan: &Plan) -> Result<(), Failure> {
+    if let Backend::Emulated { log, .. } = &plan.backend {
+        log.as_deref().map_or(Ok(()), folder)?;
+    }
+    let mut controls = plan.schemes.iter().filter_map(Scheme::kernel);
+    controls.try_for_each(alcc_pipe::check_under)
 }
 
 /// The tables and notes for people. The first `told` notes have already been printed.

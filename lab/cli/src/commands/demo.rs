@@ -52,11 +52,13 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
-    let mut plan = plan(args, compare::tools()?)?;
-    // Programs in the kernel are there for the whole machine: nothing is loaded for a command that
-    // cannot run.
+    let tools = compare::tools()?;
+    let alcc = tools.alcc.clone();
+    let mut plan = plan(args, tools)?;
+    // Programs in the kernel are there for the whole machine, so mistakes are found before.
     folder(&args.out)?;
-    let loaded = args.schemes.is_none() && add_kernel_row(&mut plan)?;
+    compare::check_emulated(&plan)?;
+    let loaded = args.schemes.is_none() && add_kernel_row(&mut plan, &alcc)?;
     let guarded = Processes::guard();
     if matches!(guarded, Ok(None)) {
         return compare::carry_out(
@@ -70,16 +72,16 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         );
     }
     // The parent process, after everything else has ended, however it ended.
-    if loaded && let Err(why) = bpf(&compare::tools()?.alcc, "unload") {
+    if loaded && let Err(why) = bpf(&alcc, "unload") {
         note(format!("alcc bpf unload: {why}"));
     }
     guarded.map(|exit| exit.unwrap_or(ExitCode::FAILURE))
 }
 
 /// Puts `budget` in the kernel first, if possible; true if the controls were loaded for this run.
-fn add_kernel_row(plan: &mut Plan) -> Result<bool, Failure> {
+fn add_kernel_row(plan: &mut Plan, alcc: &Path) -> Result<bool, Failure> {
     let is_there = Controls::available().is_ok_and(|all| all.has("alcc_budget"));
-    if !is_there && let Err(why) = bpf(&compare::tools()?.alcc, "load") {
+    if !is_there && let Err(why) = bpf(alcc, "load") {
         note(format!("without budget in the kernel: {why}"));
         return Ok(false);
     }

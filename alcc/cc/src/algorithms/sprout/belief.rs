@@ -85,7 +85,7 @@ impl Belief {
         }
     }
 
-    /// Doubles the unit of a count from now on.
+    /// Doubles the unit of later counts.
     pub(super) fn fold(&mut self) {
         for i in 0..BINS {
             let pair = |j: usize| self.p.get(j).copied().unwrap_or(0.0);
@@ -94,7 +94,7 @@ impl Belief {
         self.normalise();
     }
 
-    /// Halves the unit of a count from now on.
+    /// Halves the unit of later counts.
     pub(super) fn spread(&mut self) {
         for i in (1..BINS).rev() {
             self.p[i] = if i == 1 { 0.0 } else { self.p[i / 2] / 2.0 };
