@@ -56,6 +56,7 @@ const PRINTED_BY: &[(&str, &[&str])] = &[
     ("lab/trace/", &["trace convert"]),
     ("lab/experiment/src/sweep.rs", &["sweep"]),
     ("lab/experiment/", &["reproduce"]),
+    ("lab/live/src/error.rs", &["reproduce"]),
     ("lab/live/src/scheme", &["compare", "sim"]),
     ("lab/live/src/twin/", &["sim"]),
     ("lab/record/", &["trace record"]),

@@ -6,7 +6,8 @@ mod support {
 }
 
 use serde_json::{Value, json};
-use std::path::Path;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 const EXPERIMENT: &str = r#"title = "A window that never grows"
@@ -72,6 +73,14 @@ impl Folder {
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{said}");
         serde_json::from_slice(&output.stdout).unwrap()
+    }
+
+    /// The files of stored runs.
+    fn stored(&self, folder: &str) -> BTreeMap<PathBuf, String> {
+        let files = std::fs::read_dir(self.path().join(folder)).unwrap();
+        let files = files.map(|file| file.unwrap().path());
+        let text = |file: &PathBuf| std::fs::read_to_string(file).unwrap();
+        files.map(|file| (file.clone(), text(&file))).collect()
     }
 
     /// One line on standard error, and the exit status.
@@ -191,7 +200,10 @@ fn without_a_program_an_experiment_is_not_run_and_the_others_go_on() {
 
 #[test]
 fn real_programs_run_the_same_experiment() {
-    let folder = Folder::with(&EXPERIMENT.replace("\"cubic\" }", "\"cubic\" }, \"cubic/dir=up\""));
+    let text = EXPERIMENT.replace("\"cubic\" }", "\"cubic\" }, \"cubic/dir=up\"");
+    let upload = "[[expect]]\nsays = 'it uploads'\nmetric = 'utilization'\n\
+        of = { scheme = 'cubic/dir=up' }\nat-least = 0\n";
+    let folder = Folder::with(&(text + upload));
     let output = folder.alcc(&["--emu", FILE, "--json"]);
     let said = String::from_utf8_lossy(&output.stderr);
     let known = ["find nginx", "find curl", "namespace", "device"];
@@ -212,15 +224,14 @@ fn real_programs_run_the_same_experiment() {
         .map(|f| f["feedback"].as_str().unwrap())
         .collect();
     assert_eq!(feedback, ["udp", "kernel"]);
-    let store = folder.path().join("reproduced/static.runs.jsonl");
-    let stored = std::fs::read_to_string(&store).unwrap();
-    assert_eq!(stored.lines().count(), 3);
-    assert!(
-        stored.contains("alcc-lab sim --emu --link 12mbit"),
-        "{stored}"
-    );
+    let stored = folder.stored("reproduced/static.runs");
+    assert_eq!(stored.len(), 2);
+    for text in stored.values() {
+        assert!(text.contains("alcc-lab sim --emu --link 12mbit"), "{text}");
+    }
     // What real programs cannot do fails alone, and says why.
-    assert!(stored.contains("emulate dir=up"), "{stored}");
+    let why = judged["why"].as_str().unwrap();
+    assert!(why.contains("emulate dir=up"), "{why}");
     // Simulated runs of the same experiment are others.
     let json = folder.json(&[FILE, "--json"]);
     assert_eq!(json["experiments"][0]["mode"], "sim");
@@ -247,19 +258,32 @@ fn a_bound_that_does_not_hold_is_said() {
 #[test]
 fn an_interrupted_experiment_goes_on_where_it_was() {
     let folder = Folder::with(EXPERIMENT);
-    let store = folder.path().join("reproduced/static.runs.jsonl");
+    let stored = || folder.stored("reproduced/static.runs");
     let whole = folder.json(&[FILE, "--json"]);
-    let text = std::fs::read_to_string(&store).unwrap();
-    let lines: Vec<&str> = text.lines().collect();
-    assert_eq!(lines.len(), 4);
-    // Cut off in the middle of the third run.
-    let cut = format!("{}\n{}\n{}", lines[0], lines[1], &lines[2][..40]);
-    std::fs::write(&store, cut + "\n").unwrap();
+    let all = stored();
+    assert_eq!(all.len(), 4);
+    // Two are kept, one is cut off, one is not there.
+    let mut files = all.iter();
+    let ((cut, text), (gone, _)) = (files.next().unwrap(), files.next().unwrap());
+    std::fs::write(cut, &text[..text.len() / 2]).unwrap();
+    std::fs::remove_file(gone).unwrap();
     let again = folder.json(&[FILE, "--json"]);
     assert_eq!(again["experiments"], whole["experiments"]);
-    let text = std::fs::read_to_string(&store).unwrap();
-    // Two that were kept, the rest of a line, two new ones.
-    assert_eq!(text.lines().count(), 5);
+    assert_eq!(stored(), all);
+}
+
+/// Lines of one file, before each run had a file of its own.
+#[test]
+fn stored_runs_of_the_old_form_are_refused_by_name() {
+    let folder = Folder::with(EXPERIMENT);
+    folder.json(&[FILE, "--json"]);
+    std::fs::write(folder.path().join("reproduced/static.runs.jsonl"), "{}\n").unwrap();
+    let (said, status) = folder.refused(&[FILE]);
+    assert!(
+        said.contains("static.runs.jsonl: stored runs of an earlier version"),
+        "{said}"
+    );
+    assert_eq!((said.trim_end().lines().count(), status), (1, Some(2)));
 }
 
 #[test]
@@ -518,9 +542,8 @@ fn a_sweep_has_every_combination_and_goes_on_where_it_was() {
     // the first round trip take some of it.
     let mbps = runs[3]["flows"][0]["throughput_mbps"].as_f64().unwrap();
     assert!(mbps > 3.9 && mbps < 4.5, "{mbps}");
-    let store = folder.path().join("swept/sweep.runs.jsonl");
-    let lines = || std::fs::read_to_string(&store).unwrap().lines().count();
-    assert_eq!(lines(), 6);
+    let stored = || folder.stored("swept/sweep.runs").len();
+    assert_eq!(stored(), 6);
     let more = words.iter().map(|word| word.replace("20/5", "25/5"));
     let more: Vec<String> = more.collect();
     let output = folder.alcc(&more.iter().map(String::as_str).collect::<Vec<_>>());
@@ -531,7 +554,7 @@ fn a_sweep_has_every_combination_and_goes_on_where_it_was() {
         "{table}"
     );
     // Two that are new.
-    assert_eq!(lines(), 8);
+    assert_eq!(stored(), 8);
     let page = std::fs::read_to_string(folder.path().join("swept/sweep.html")).unwrap();
     // Two figures, each also as a phone shows it.
     assert_eq!(page.matches("<svg").count(), 4);
@@ -565,8 +588,7 @@ fn a_sweep_has_every_combination_and_goes_on_where_it_was() {
     let (said, _) = folder.refused(&[&loss[..], &["--out", "lost"]].concat());
     assert!(said.contains("--vary loss: '101%'"), "{said}");
     // Before the first run.
-    let store = std::fs::read(folder.path().join("lost/sweep.runs.jsonl")).unwrap();
-    assert!(store.is_empty());
+    assert!(folder.stored("lost/sweep.runs").is_empty());
     let (said, _) = folder.refused(&["sweep", "--link", "no.trace", "--vary", "rtt=20ms"]);
     assert!(
         said.contains("open the trace no.trace: no such file"),

@@ -3,8 +3,8 @@
 use crate::bounds::{describe_bound, is_within};
 use crate::definition::{Aggregate, Definition, Expectation, Subject};
 use crate::each::Each;
-use crate::run::{Run, RunError};
-use alcc_live::applications;
+use crate::run::Run;
+use alcc_live::{LabError, applications};
 use alcc_results::{PROFILE_FIGURES, Row, Spread};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -271,7 +271,7 @@ impl Definition {
         &self,
         id: &str,
         mode: Mode,
-        runs: Result<&[Run], &RunError>,
+        runs: Result<&[Run], &LabError>,
         explained: impl FnOnce(&str) -> bool,
     ) -> Judgement {
         let (outcomes, not_run) = match runs {
@@ -348,21 +348,6 @@ impl Definition {
             bound: first.map_or_else(String::new, |outcome| outcome.bound.clone()),
             why,
             outcomes,
-        }
-    }
-}
-
-impl std::fmt::Display for RunError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::MissingTrace(trace) => write!(
-                f,
-                "needs the recorded trace {trace}: not in the folder that --traces names, or none is named (docs/traces.md)"
-            ),
-            Self::MissingRequirement(what) => write!(f, "needs {what}"),
-            Self::InvalidExperiment(why) => f.write_str(why),
-            Self::Storage(why) => write!(f, "store the results: {why}"),
-            Self::Interrupted => f.write_str("stopped before its end: the same command goes on"),
         }
     }
 }
@@ -488,7 +473,7 @@ mod tests {
                 .verdict,
             Verdict::Differs
         );
-        let missing = RunError::MissingTrace("a/b".to_owned());
+        let missing = LabError::NoTrace("a/b".to_owned());
         let judged = d.judge("id", Mode::Simulated, Err(&missing), |_| true);
         assert_eq!(judged.verdict, Verdict::NotRun);
         assert!(judged.why.contains("--traces"), "{}", judged.why);

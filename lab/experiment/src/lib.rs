@@ -5,7 +5,7 @@
 //! |---|---|
 //! | [`definition`] | `experiment.toml`: what it may say |
 //! | [`plan`] | the cells of the sweep, and the runs of each cell |
-//! | [`run`] | simulates what is not stored yet, and stores it |
+//! | [`run`] | the runs: simulated, or of real programs |
 //! | [`seconds`] | what is kept of a flow's single seconds |
 //! | [`judge`] | the values of cells, the expectations, the verdict |
 //! | [`each`] | expectations about each cell, and their tables |
@@ -50,4 +50,4 @@ pub mod worst;
 pub use definition::Definition;
 pub use judge::{Judgement, Verdict};
 pub use plan::Plan;
-pub use run::{Run, StoredRuns};
+pub use run::Run;

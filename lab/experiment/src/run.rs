@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Simulates the runs that are not stored yet, and stores each as a line of JSON. So an interrupted
-//! experiment can be continued.
+//! The runs of an experiment: simulated, or of real programs.
 use crate::channel;
 use crate::definition::Subject;
 use crate::plan::{Plan, PlannedRun};
 use crate::seconds::Seconds;
 use alcc_cc::Registry;
+use alcc_live::cells::{Cells, Outcome, Store};
+use alcc_live::simulated::GoOn;
 use alcc_live::twin::Real;
-use alcc_live::{LabError, Tools, applications, parallel};
+use alcc_live::{LabError, Tools, applications};
 use alcc_results::scenario::{Files, Resolved, Value};
 use alcc_results::{DrawnProfile, Profiles, Row, simulated};
 use alcc_sim::{FlowState, FlowText, Probe, run_with};
 use alcc_units::{Span, Time};
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, VecDeque};
-use std::io::{self, Read, Write};
+use std::collections::BTreeMap;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -61,19 +62,26 @@ pub struct Run {
     pub error: Option<String>,
 }
 
-/// Error of an experiment without results.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum RunError {
-    /// The requirement that the experiment names.
-    MissingRequirement(String),
-    /// The name of a missing trace.
-    MissingTrace(String),
-    /// One line: what is wrong with the experiment.
-    InvalidExperiment(String),
-    /// The results cannot be stored.
-    Storage(String),
-    /// Stopped by the user.
-    Interrupted,
+impl Run {
+    /// With the rows and the summary, or why it failed.
+    fn of(outcome: Result<(Vec<Row>, simulated::Summary), String>) -> Self {
+        let (flows, summary, error) = match outcome {
+            Ok((flows, summary)) => (flows, Some(summary), None),
+            Err(why) => (Vec::new(), None, Some(why)),
+        };
+        Self {
+            flows,
+            summary,
+            error,
+            ..Self::default()
+        }
+    }
+}
+
+impl Outcome for Run {
+    fn has_failed(&self) -> bool {
+        self.error.is_some()
+    }
 }
 
 /// Backend of the flows.
@@ -83,38 +91,6 @@ pub enum Side<'a> {
     Simulated,
     /// Real programs on emulated links. `alcc_emu::prepare` must have succeeded before.
     Emulated(&'a Tools),
-}
-
-/// Earlier runs of the same program, by version and command. Several are repetitions of one command.
-#[derive(Debug, Default)]
-pub struct StoredRuns {
-    runs: BTreeMap<(String, String), VecDeque<Run>>,
-    cut_off: bool,
-}
-
-impl StoredRuns {
-    /// Reads lines of JSON. Skips truncated lines and those of other programs.
-    ///
-    /// # Errors
-    /// The error of the system.
-    pub fn read(mut from: impl Read, program: &str) -> io::Result<Self> {
-        let mut bytes = Vec::new();
-        from.read_to_end(&mut bytes)?;
-        let mut stored = Self {
-            cut_off: bytes.last().is_some_and(|last| *last != b'\n'),
-            ..Self::default()
-        };
-        for line in bytes.split(|byte| *byte == b'\n') {
-            let Ok(run) = serde_json::from_slice::<Run>(line) else {
-                continue;
-            };
-            if run.version.starts_with(program) && run.error.is_none() {
-                let key = (run.version.clone(), run.command.clone());
-                stored.runs.entry(key).or_default().push_back(run);
-            }
-        }
-        Ok(stored)
-    }
 }
 
 /// Files of a scenario. Records the file that was opened and is missing.
@@ -131,9 +107,9 @@ impl<'a> MissingFileRecorder<'a> {
 
     /// The error of a scenario that could not be resolved. That ends at the first file that is
     /// missing; without one, the experiment is wrong.
-    fn error(self, wrong: String) -> RunError {
+    fn error(self, wrong: String) -> LabError {
         let missing = self.missing.into_inner();
-        missing.map_or(RunError::InvalidExperiment(wrong), RunError::MissingTrace)
+        missing.map_or(LabError::Experiment(wrong), LabError::NoTrace)
     }
 }
 
@@ -196,76 +172,62 @@ pub struct Runner<'a> {
 }
 
 impl Runner<'_> {
-    /// All runs of `plan`, in its order. New ones are written to `store` as soon as they are done.
-    /// `progress` is called with the number of finished runs and of all runs.
+    /// All runs of `plan`, in its order. With `keep`, a folder, those that are stored there are not
+    /// run again, and new ones are stored. `progress` is called with the number of finished runs.
     ///
     /// # Errors
-    /// See [`RunError`].
+    /// [`LabError::Needs`] and [`LabError::NoTrace`] if something is missing for the experiment,
+    /// [`LabError::Experiment`] if it is wrong, and as [`Cells::run`].
     pub fn run(
         &self,
         plan: &Plan,
-        mut stored: StoredRuns,
-        store: &mut dyn Write,
-        progress: &mut dyn FnMut(usize, usize),
-    ) -> Result<Vec<Run>, RunError> {
+        keep: Option<&Path>,
+        progress: &mut dyn FnMut(usize),
+    ) -> Result<Vec<Run>, LabError> {
         if let Some(needs) = &plan.needs {
-            return Err(RunError::MissingRequirement(needs.clone()));
+            return Err(LabError::Needs(needs.clone()));
         }
-        let all = plan.runs.len();
-        let mut done: Vec<Option<Run>> = vec![None; all];
-        let mut missing: Vec<(usize, &PlannedRun, String)> = Vec::new();
+        let store = keep.map(|folder| Store {
+            folder: folder.to_owned(),
+            program: self.version.to_owned(),
+            until_complete: false,
+        });
         let mut hashes = BTreeMap::new();
-        for (number, planned) in plan.runs.iter().enumerate() {
-            let version = self.version_of(planned, &mut hashes);
-            let key = (version, planned.command.clone());
-            match stored.runs.get_mut(&key).and_then(VecDeque::pop_front) {
-                // The cells may have been renamed since the run was stored.
-                Some(run) => {
-                    let (cell, repetition) = (planned.cell.clone(), planned.repetition);
-                    done[number] = Some(Run {
-                        cell,
-                        repetition,
-                        ..run
-                    });
-                }
-                None => missing.push((number, planned, key.0)),
-            }
-        }
-        let mut count = all - missing.len();
-        progress(count, all);
+        let versions = plan.runs.iter().map(|p| self.version_of(p, &mut hashes));
+        let versions: Vec<String> = versions.collect();
+        // Several may be repetitions of one command.
+        let mut times: BTreeMap<(&str, &str), u32> = BTreeMap::new();
+        let cells = Cells::find(store, plan.runs.len(), |n| {
+            let (version, command) = (&*versions[n], &*plan.runs[n].command);
+            let time = times.entry((version, command)).or_default();
+            *time += 1;
+            format!("{command} {version} {time}")
+        })?;
         // A mistake in the last cell is found before the first has run.
-        for (i, (_, planned, _)) in missing.iter().enumerate() {
-            let again = i > 0 && missing[i - 1].1.cell == planned.cell;
-            if planned.subject == Subject::Flows && !again {
+        let mut missing = cells.missing();
+        missing.dedup_by(|a, b| plan.runs[*a].cell == plan.runs[*b].cell);
+        for planned in missing.into_iter().map(|n| &plan.runs[n]) {
+            if planned.subject == Subject::Flows {
                 self.resolve(planned)?;
             }
         }
-        let wrong = |e: io::Error| RunError::Storage(alcc_live::reason(&e));
-        // What was written last may have been cut off: it must not spoil the next line.
-        if stored.cut_off && !missing.is_empty() {
-            store.write_all(b"\n").map_err(wrong)?;
-        }
-        parallel::each(
-            &missing,
-            self.workers,
-            |(_, planned, _)| self.run_one(planned),
-            |(number, _, version), run| {
-                let version = version.clone();
-                let run = Run { version, ..run? };
-                let line =
-                    serde_json::to_string(&run).map_err(|e| RunError::Storage(e.to_string()))?;
-                // All of it at once: a line is there or is not.
-                store
-                    .write_all((line + "\n").as_bytes())
-                    .and_then(|()| store.flush())
-                    .map_err(wrong)?;
-                done[*number] = Some(run);
-                count += 1;
-                progress(count, all);
-                Ok(())
-            },
-        )?;
-        Ok(done.into_iter().flatten().collect())
+        let run = |n: usize, _: GoOn<'_>| self.run_one(&plan.runs[n]);
+        let runs = cells.run(self.workers, self.stop, run, &mut |done, _, _| {
+            progress(done);
+        })?;
+        let planned = plan.runs.iter().zip(versions);
+        // The cells may have been renamed since a run was stored.
+        let named = runs
+            .into_iter()
+            .zip(planned)
+            .map(|(run, (p, version))| Run {
+                cell: p.cell.clone(),
+                repetition: p.repetition,
+                command: p.command.clone(),
+                version,
+                ..run
+            });
+        Ok(named.collect())
     }
 
     /// Everything besides the command that a run depends on. `hashes` are those of files that were
@@ -295,7 +257,7 @@ impl Runner<'_> {
     }
 
     /// The scenario with its algorithms and traces.
-    fn resolve(&self, planned: &PlannedRun) -> Result<Resolved, RunError> {
+    fn resolve(&self, planned: &PlannedRun) -> Result<Resolved, LabError> {
         let recorder = MissingFileRecorder::new(self.files);
         let mut scenario = planned.scenario.clone();
         if scenario.max_events.is_none() {
@@ -305,14 +267,11 @@ impl Runner<'_> {
         resolved.map_err(|wrong| recorder.error(wrong))
     }
 
-    fn run_one(&self, planned: &PlannedRun) -> Result<Run, RunError> {
+    fn run_one(&self, planned: &PlannedRun) -> Result<Run, LabError> {
         if planned.subject == Subject::Channel {
             let recorder = MissingFileRecorder::new(self.files);
             let figures = channel::figures(&planned.scenario, &recorder);
             return Ok(Run {
-                cell: planned.cell.clone(),
-                repetition: planned.repetition,
-                command: planned.command.clone(),
                 channel: figures.map_err(|wrong| recorder.error(wrong))?,
                 ..Run::default()
             });
@@ -322,7 +281,7 @@ impl Runner<'_> {
             return self.emulate(planned, &resolved, tools);
         }
         if let Subject::Application(name) = planned.subject {
-            return Err(RunError::MissingRequirement(format!(
+            return Err(LabError::Needs(format!(
                 "real programs ({name}), which the simulator has not: give --emu --full"
             )));
         }
@@ -334,7 +293,7 @@ impl Runner<'_> {
         };
         let report = run_with(&resolved.scenario, &mut probe);
         if self.stop.load(Ordering::Relaxed) {
-            return Err(RunError::Interrupted);
+            return Err(LabError::Stopped);
         }
         let (mut learned, mut drawn) = (BTreeMap::new(), Vec::new());
         if let (Some(profiles), Ok(report)) = (&probe.profiles, &report) {
@@ -359,7 +318,7 @@ impl Runner<'_> {
             channel: learned,
             profiles: drawn,
             seconds,
-            ..self.done(planned, outcome)
+            ..Run::of(outcome)
         })
     }
 
@@ -369,18 +328,18 @@ impl Runner<'_> {
         planned: &PlannedRun,
         resolved: &Resolved,
         tools: &Tools,
-    ) -> Result<Run, RunError> {
+    ) -> Result<Run, LabError> {
         let real = Real::of(&resolved.link, &resolved.scenario, self.registry);
         if let Subject::Application(name) = planned.subject {
-            return self.apply(planned, real, name, tools);
+            return self.apply(real, name, tools);
         }
         let emulate =
             |real: Real| real.emulate(resolved.settle, &resolved.phases, tools, self.stop);
         match real.and_then(emulate) {
-            Err(e) => self.not_emulated(planned, e),
+            Err(e) => not_emulated(e),
             Ok((rows, summary, notes)) => Ok(Run {
                 notes,
-                ..self.done(planned, Ok((rows, summary)))
+                ..Run::of(Ok((rows, summary)))
             }),
         }
     }
@@ -388,55 +347,31 @@ impl Runner<'_> {
     /// Runs a real application.
     fn apply(
         &self,
-        planned: &PlannedRun,
         real: Result<Real, LabError>,
         name: &str,
         tools: &Tools,
-    ) -> Result<Run, RunError> {
+    ) -> Result<Run, LabError> {
         let application = applications::find(name)
-            .ok_or_else(|| RunError::InvalidExperiment(format!("no application '{name}'")))?;
+            .ok_or_else(|| LabError::Experiment(format!("no application '{name}'")))?;
         match real.and_then(|real| real.apply(application, tools, self.stop)) {
-            Err(e) => self.not_emulated(planned, e),
+            Err(e) => not_emulated(e),
             Ok(shown) => Ok(Run {
                 channel: shown.figures,
                 notes: shown.notes,
-                summary: None,
-                ..self.done(planned, Ok(Default::default()))
+                ..Run::default()
             }),
         }
     }
+}
 
-    /// The error of a run that is impossible with real programs. A missing requirement ends the
-    /// experiment.
-    fn not_emulated(&self, planned: &PlannedRun, why: LabError) -> Result<Run, RunError> {
-        match why {
-            LabError::Stopped => Err(RunError::Interrupted),
-            e @ (LabError::Twin { .. } | LabError::Run { .. } | LabError::Scheme { .. }) => {
-                Ok(self.done(planned, Err(e.to_string())))
-            }
-            e => Err(RunError::MissingRequirement(e.to_string())),
+/// The run that is impossible with real programs. A missing requirement ends the experiment.
+fn not_emulated(why: LabError) -> Result<Run, LabError> {
+    match why {
+        LabError::Stopped => Err(why),
+        LabError::Twin { .. } | LabError::Run { .. } | LabError::Scheme { .. } => {
+            Ok(Run::of(Err(why.to_string())))
         }
-    }
-
-    /// The rows and the summary of a run, or why it failed.
-    fn done(
-        &self,
-        planned: &PlannedRun,
-        outcome: Result<(Vec<Row>, simulated::Summary), String>,
-    ) -> Run {
-        let (flows, summary, error) = match outcome {
-            Ok((flows, summary)) => (flows, Some(summary), None),
-            Err(why) => (Vec::new(), None, Some(why)),
-        };
-        Run {
-            cell: planned.cell.clone(),
-            repetition: planned.repetition,
-            command: planned.command.clone(),
-            flows,
-            summary,
-            error,
-            ..Run::default()
-        }
+        _ => Err(LabError::Needs(why.to_string())),
     }
 }
 
@@ -468,8 +403,8 @@ mod tests {
 [[sweep]]\nkey = 'scheme'\n
 values = ['fixed:window=9', { name = 'same', scheme = 'fixed:window=9' }]\n";
 
-    /// The runs, and how many were new.
-    fn run(at: &Path, text: &str, store: &mut Vec<u8>) -> (Vec<Run>, usize) {
+    /// The runs, and how many were new. The folder is also that of the stored ones.
+    fn run(at: &Path, text: &str) -> (Vec<Run>, usize) {
         let definition = Definition::from_toml(text, "e.toml").unwrap();
         let plan = Plan::new(&definition).unwrap();
         let runner = Runner {
@@ -480,9 +415,8 @@ values = ['fixed:window=9', { name = 'same', scheme = 'fixed:window=9' }]\n";
             stop: &AtomicBool::new(false),
             side: Side::Simulated,
         };
-        let stored = StoredRuns::read(&store[..], runner.version).unwrap();
         let mut known = None;
-        let runs = runner.run(&plan, stored, store, &mut |done, _| {
+        let runs = runner.run(&plan, Some(&at.join("runs")), &mut |done| {
             known.get_or_insert(done);
         });
         let runs = runs.unwrap();
@@ -494,11 +428,10 @@ values = ['fixed:window=9', { name = 'same', scheme = 'fixed:window=9' }]\n";
     fn cells_with_one_command_are_all_there() {
         let folder = tempfile::tempdir().unwrap();
         trace(folder.path(), 1);
-        let mut store = Vec::new();
-        let (runs, new) = run(folder.path(), TEXT, &mut store);
+        let (runs, new) = run(folder.path(), TEXT);
         let cells: Vec<&str> = runs.iter().map(|run| run.cell[0].as_str()).collect();
         assert_eq!((cells, new), (vec!["fixed:window=9", "same"], 2));
-        let (runs, new) = run(folder.path(), TEXT, &mut store);
+        let (runs, new) = run(folder.path(), TEXT);
         assert_eq!((runs.len(), new), (2, 0));
     }
 
@@ -530,10 +463,9 @@ values = ['fixed:window=9', { name = 'same', scheme = 'fixed:window=9' }]\n";
     fn another_trace_of_the_same_name_is_run_again() {
         let folder = tempfile::tempdir().unwrap();
         trace(folder.path(), 1);
-        let mut store = Vec::new();
-        let (before, _) = run(folder.path(), TEXT, &mut store);
+        let (before, _) = run(folder.path(), TEXT);
         trace(folder.path(), 9);
-        let (after, new) = run(folder.path(), TEXT, &mut store);
+        let (after, new) = run(folder.path(), TEXT);
         assert_eq!(new, 2);
         assert_ne!(
             before[0].flows[0].throughput_mbps,
@@ -541,7 +473,7 @@ values = ['fixed:window=9', { name = 'same', scheme = 'fixed:window=9' }]\n";
         );
         // Both stay: the old trace comes back.
         trace(folder.path(), 1);
-        assert_eq!(run(folder.path(), TEXT, &mut store).1, 0);
+        assert_eq!(run(folder.path(), TEXT).1, 0);
     }
 
     /// Figures of TCP's window come from samples, which the stored runs have not.
@@ -549,11 +481,10 @@ values = ['fixed:window=9', { name = 'same', scheme = 'fixed:window=9' }]\n";
     fn a_report_that_asks_for_more_is_run_again() {
         let folder = tempfile::tempdir().unwrap();
         trace(folder.path(), 1);
-        let mut store = Vec::new();
         let over = TEXT.replace("window=9'", "window=9/over=cubic'");
-        run(folder.path(), &over, &mut store);
+        run(folder.path(), &over);
         let more = over + "[report]\ny = ['tcp_cwnd_median']\n";
-        let (runs, new) = run(folder.path(), &more, &mut store);
+        let (runs, new) = run(folder.path(), &more);
         assert_eq!(new, 2);
         let median = |run: &Run| run.flows[0].numbers().get("tcp_cwnd_median").copied();
         assert!(median(&runs[0]).is_some(), "{:?}", runs[0].flows);
@@ -576,13 +507,13 @@ values = ['fixed:window=9', { name = 'same', scheme = 'fixed:window=9' }]\n";
             stop: &AtomicBool::new(false),
             side: Side::Simulated,
         };
-        let mut store = Vec::new();
-        let wrong = runner.run(&plan, StoredRuns::default(), &mut store, &mut |_, _| {});
-        let Err(RunError::InvalidExperiment(why)) = wrong else {
+        let mut begun = false;
+        let wrong = runner.run(&plan, None, &mut |_| begun = true);
+        let Err(LabError::Experiment(why)) = wrong else {
             panic!("{wrong:?}");
         };
         assert!(why.starts_with("e.toml:") && why.contains("fixd"), "{why}");
-        assert!(store.is_empty());
+        assert!(!begun);
     }
 
     /// A word that is no rate was taken for a trace that is missing, because the message of the
@@ -608,15 +539,10 @@ values = ['fixed:window=9', { name = 'same', scheme = 'fixed:window=9' }]\n";
                 stop: &AtomicBool::new(false),
                 side: Side::Simulated,
             };
-            let ended = runner.run(
-                &plan,
-                StoredRuns::default(),
-                &mut Vec::new(),
-                &mut |_, _| {},
-            );
+            let ended = runner.run(&plan, None, &mut |_| {});
             match (missing, ended) {
-                (None, Err(RunError::InvalidExperiment(_))) => {}
-                (Some(name), Err(RunError::MissingTrace(found))) => assert_eq!(found, name),
+                (None, Err(LabError::Experiment(_))) => {}
+                (Some(name), Err(LabError::NoTrace(found))) => assert_eq!(found, name),
                 (_, ended) => panic!("{to}: {ended:?}"),
             }
         }
@@ -637,33 +563,14 @@ values = ['fixed:window=9', { name = 'same', scheme = 'fixed:window=9' }]\n";
         let mut named = std::collections::BTreeSet::new();
         for entry in crate::catalogue::all() {
             let plan = Plan::new(&entry.definition().unwrap()).unwrap();
-            let ended = runner.run(
-                &plan,
-                StoredRuns::default(),
-                &mut Vec::new(),
-                &mut |_, _| {},
-            );
+            let ended = runner.run(&plan, None, &mut |_| {});
             match ended {
-                Err(RunError::MissingTrace(name)) => drop(named.insert(name)),
-                Err(RunError::Interrupted | RunError::MissingRequirement(_)) => (),
+                Err(LabError::NoTrace(name)) => drop(named.insert(name)),
+                Err(LabError::Stopped | LabError::Needs(_)) => (),
                 ended => panic!("{}: {ended:?}", entry.id),
             }
         }
         assert!(named.iter().all(|name| name.contains('/')), "{named:?}");
         assert!(named.contains("verus-paper/HighWay.up"), "{named:?}");
-    }
-
-    #[test]
-    fn a_line_that_was_cut_off_spoils_no_other() {
-        let folder = tempfile::tempdir().unwrap();
-        trace(folder.path(), 1);
-        let mut store = Vec::new();
-        run(folder.path(), TEXT, &mut store);
-        store.truncate(store.len() - 20);
-        assert_eq!(run(folder.path(), TEXT, &mut store).1, 1);
-        assert_eq!(run(folder.path(), TEXT, &mut store).1, 0);
-        // Lines that are not UTF-8 are skipped as well.
-        store.splice(0..0, [0xff, 0x00, b'\n']);
-        assert_eq!(run(folder.path(), TEXT, &mut store).1, 0);
     }
 }

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A comparison from beginning to end: links times schemes times repetitions, then table, sentence
 //! and files. The same for emulated links and for the simulator.
-mod backends;
 mod files;
+mod real_programs;
 mod table;
 
+use crate::cells::{Cells, Store};
 use crate::link::Link;
 use crate::live::Measured;
-use crate::result_cache::{self, ResultCache};
+use crate::result_cache;
 use crate::scheme::Scheme;
+use crate::simulated::{self, GoOn, Simulation};
 use crate::tools::Tools;
 use crate::{LabError, pairs};
 use alcc_cc::Registry;
@@ -20,7 +22,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 
-use backends::{RealPrograms, Simulator};
+use real_programs::RealPrograms;
 
 pub use files::{NATIVE, is_written, write, write_about, write_file};
 pub use table::{Interval, aligned, csv, table};
@@ -82,7 +84,7 @@ pub struct Progress<'a> {
     pub of: usize,
     /// Part of the whole, 0 to 1.
     pub part: f64,
-    /// Name of the present or last run.
+    /// Name of the run that was begun last.
     pub what: &'a str,
 }
 
@@ -105,16 +107,29 @@ pub fn compare(
     stop: &AtomicBool,
     progress: &mut dyn FnMut(Progress<'_>),
 ) -> Result<Results, LabError> {
-    let cache = plan.keep.as_ref().map(|folder| {
-        let program = program(&plan.backend)?;
-        ResultCache::open(folder.join("runs"), program)
+    let store = plan.keep.as_ref().map(|folder| {
+        Ok::<_, LabError>(Store {
+            folder: folder.join("runs"),
+            program: program(&plan.backend)?,
+            // A simulated run would only give the same again.
+            until_complete: matches!(plan.backend, Backend::Emulated { .. }),
+        })
     });
-    let cache = cache.transpose()?;
+    let store = store.transpose()?;
     let links = plan.links.iter().map(|link| seeded(plan, link, stop));
     let links: Vec<Vec<Link>> = links.collect::<Result<_, _>>()?;
     let runs: Vec<Run<'_>> = links.iter().flat_map(|l| runs(plan, l)).collect();
-    let mut finished = Finished::find(plan, &runs, cache.as_ref());
-    match &plan.backend {
+    let cells = Cells::find(store, runs.len(), |i| key(plan, &runs[i]))?;
+    let missing = cells.missing().len();
+    let progress = &mut |done, part, i: usize| {
+        progress(Progress {
+            done,
+            of: runs.len(),
+            part,
+            what: &runs.get(i).map_or_else(String::new, |run| name(plan, run)),
+        });
+    };
+    let measured = match &plan.backend {
         Backend::Emulated { tools, log, twin } => {
             let real = RealPrograms {
                 plan,
@@ -122,9 +137,11 @@ pub fn compare(
                 log: log.as_deref(),
                 twin: twin.as_ref(),
                 stop,
+                others_ran: AtomicBool::new(missing < runs.len()),
             };
             real.check()?;
-            real.run_all(&runs, &mut finished, progress)?;
+            // One after the other: they would disturb each other.
+            cells.run(1, stop, |i, go_on| real.run(&runs[i], go_on), progress)?
         }
         Backend::Simulated {
             registry,
@@ -132,74 +149,23 @@ pub fn compare(
             start,
             ..
         } => {
-            let simulator = Simulator {
-                plan,
-                registry,
-                workers: *workers,
-                start: *start,
-                stop,
+            let simulate = |i: usize, go_on: GoOn<'_>| {
+                let run = &runs[i];
+                let simulation = Simulation {
+                    link: run.link,
+                    scheme: &run.schemes[0],
+                    registry,
+                    duration: plan.duration,
+                    start: *start,
+                    settle: plan.settle,
+                    run: run.number,
+                };
+                simulated::run(&simulation, go_on)
             };
-            simulator.run_all(&runs, &mut finished, progress)?;
+            cells.run(*workers, stop, simulate, progress)?
         }
-    }
-    finished.clean_up(plan);
-    Ok(gather(plan, &runs, finished.measured))
-}
-
-/// Finished runs, and the cache in which they are stored, if the plan has one.
-struct Finished<'a> {
-    cache: Option<&'a ResultCache>,
-    /// Key of each run in the cache; empty without a cache.
-    keys: Vec<String>,
-    /// Result of each run, once it is done.
-    measured: Vec<Option<Measured>>,
-    /// Runs done, those of an earlier attempt included.
-    done: usize,
-}
-
-impl<'a> Finished<'a> {
-    /// Finds the finished runs of an earlier attempt.
-    fn find(plan: &Plan, runs: &[Run<'_>], cache: Option<&'a ResultCache>) -> Self {
-        let keys: Vec<String> = match cache {
-            Some(_) => runs.iter().map(|run| key(plan, run)).collect(),
-            None => Vec::new(),
-        };
-        let kept = |i: usize| cache.and_then(|cache| cache.find(&keys[i]));
-        let measured: Vec<Option<Measured>> = (0..runs.len()).map(kept).collect();
-        Self {
-            cache,
-            done: measured.iter().flatten().count(),
-            measured,
-            keys,
-        }
-    }
-
-    fn missing(&self) -> Vec<usize> {
-        let all = 0..self.measured.len();
-        all.filter(|i| self.measured[*i].is_none()).collect()
-    }
-
-    /// Keeps run `i`, unless a part of it failed.
-    fn add(&mut self, i: usize, measured: Measured) -> Result<(), LabError> {
-        if let Some(cache) = self.cache
-            && measured.rows.iter().all(|row| row.error.is_none())
-        {
-            cache.put(&self.keys[i], &measured)?;
-        }
-        self.measured[i] = Some(measured);
-        self.done += 1;
-        Ok(())
-    }
-
-    /// Once all is done. An emulated run is measured again the next time; a simulated one would
-    /// only give the same.
-    fn clean_up(&self, plan: &Plan) {
-        let Some(cache) = self.cache else { return };
-        cache.remove_stale();
-        if matches!(plan.backend, Backend::Emulated { .. }) {
-            self.keys.iter().for_each(|key| cache.forget(key));
-        }
-    }
+    };
+    Ok(gather(plan, &runs, measured))
 }
 
 /// The link of each repetition. A thousand synthetic channels take a while.
@@ -318,16 +284,14 @@ fn key(plan: &Plan, run: &Run<'_>) -> String {
     text
 }
 
-fn gather(plan: &Plan, runs: &[Run<'_>], all: Vec<Option<Measured>>) -> Results {
+fn gather(plan: &Plan, runs: &[Run<'_>], all: Vec<Measured>) -> Results {
     let mut results = Results {
         about: about(plan),
         ..Results::default()
     };
-    let (mut spoiled, mut of) = (0, 0);
+    let (mut spoiled, of) = (0, runs.len());
     for (run, measured) in runs.iter().zip(all) {
-        let Some(measured) = measured else { continue };
         spoiled += usize::from(measured.is_spoiled());
-        of += 1;
         results.flows.extend(measured.rows);
         results.series.extend(measured.series);
         let notes = measured.notes.into_iter();

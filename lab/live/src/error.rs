@@ -71,6 +71,17 @@ pub enum LabError {
         /// The failure, with the program's last words.
         why: String,
     },
+    /// A requirement of an experiment.
+    #[error("needs {0}")]
+    Needs(String),
+    /// The name of a recorded trace that an experiment needs.
+    #[error(
+        "needs the recorded trace {0}: not in the folder that --traces names, or none is named (docs/traces.md)"
+    )]
+    NoTrace(String),
+    /// One line: what is wrong with an experiment.
+    #[error("{0}")]
+    Experiment(String),
     /// The user stopped it.
     #[error("stopped")]
     Stopped,

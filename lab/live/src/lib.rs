@@ -15,6 +15,7 @@
 //! | [`live`] | runs the schemes at the same time, each on its own emulated link |
 //! | [`applications`] | other real programs: FTP, a browser, video, a VPN |
 //! | [`flows`] | the flows of one simulated run, for a figure |
+//! | [`cells`] | the one loop over cells: what is stored is not repeated |
 //! | [`simulated`] | the same rows from the simulator |
 //! | [`truth`] | validation of the simulator with published figures |
 //! | [`twin`] | simulated counterparts of emulated runs |
@@ -34,6 +35,7 @@ pub mod axis;
 pub mod board;
 mod build;
 pub mod capture;
+pub mod cells;
 pub mod chart;
 mod client;
 pub mod cpu;

@@ -10,6 +10,7 @@ mod start;
 mod web;
 pub(crate) mod wire;
 
+use crate::cells::Outcome;
 use crate::link::Link;
 use crate::program::scratch_folder;
 use crate::scheme::Scheme;
@@ -111,6 +112,12 @@ pub struct Measured {
     /// Wake-ups of the sender's threads per second, by scheme; empty for several flows.
     #[serde(default)]
     pub wakeups_per_s: BTreeMap<String, f64>,
+}
+
+impl Outcome for Measured {
+    fn has_failed(&self) -> bool {
+        self.rows.iter().any(|row| row.error.is_some())
+    }
 }
 
 impl Measured {

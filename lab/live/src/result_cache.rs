@@ -5,10 +5,10 @@
 //! in the file, and is compared. A second line has the result and its hash. A file is written under
 //! another name and renamed, so a half-written one is never found. A damaged one is ignored.
 use crate::LabError;
-use crate::live::Measured;
 use alcc_emu::PathSpec;
 use alcc_results::InputFile;
 use alcc_transfer::hex;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::fs;
@@ -55,7 +55,7 @@ impl ResultCache {
 
     /// The result of the run that `key` describes; `None` if it has not been kept or its file is
     /// damaged.
-    pub(crate) fn find(&self, key: &str) -> Option<Measured> {
+    pub(crate) fn find<R: DeserializeOwned>(&self, key: &str) -> Option<R> {
         let text = read_kept(&self.file(key)).ok()?;
         let (head, result) = text.strip_suffix('\n')?.split_once('\n')?;
         let head: Header = serde_json::from_str(head).ok()?;
@@ -65,10 +65,10 @@ impl ResultCache {
     }
 
     /// Keeps a result.
-    pub(crate) fn put(&self, key: &str, measured: &Measured) -> Result<(), LabError> {
+    pub(crate) fn put(&self, key: &str, result: &impl Serialize) -> Result<(), LabError> {
         let file = self.file(key);
         let failed = |e: io::Error| LabError::os(format!("write {}", file.display()))(e);
-        let result = serde_json::to_string(measured).map_err(|e| failed(e.into()))?;
+        let result = serde_json::to_string(result).map_err(|e| failed(e.into()))?;
         let head = Header {
             program: self.program.clone(),
             key: key.to_owned(),
@@ -177,6 +177,7 @@ fn hash(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::live::Measured;
     use alcc_link::{RateSpec, Step};
     use alcc_results::Row;
     use alcc_units::{Rate, Span};
@@ -195,21 +196,21 @@ mod tests {
     fn what_was_kept_comes_back_to_the_last_bit() {
         let folder = tempfile::tempdir().unwrap();
         let keep = ResultCache::open(folder.path().join("runs"), "p".into()).unwrap();
-        assert_eq!(keep.find("a"), None);
+        assert_eq!(keep.find::<Measured>("a"), None);
         // A number that a careless reader of decimals gets wrong in the last place.
         let odd = measured(0.1 + 0.2 + 51.24817837550540_4);
         keep.put("a", &odd).unwrap();
         assert_eq!(keep.find("a"), Some(odd.clone()));
-        assert_eq!(keep.find("b"), None);
+        assert_eq!(keep.find::<Measured>("b"), None);
         let other = ResultCache::open(folder.path().join("runs"), "q".into()).unwrap();
-        assert_eq!(other.find("a"), None);
+        assert_eq!(other.find::<Measured>("a"), None);
         other.remove_stale();
-        assert_eq!(keep.find("a"), None);
+        assert_eq!(keep.find::<Measured>("a"), None);
         keep.put("a", &odd).unwrap();
         keep.remove_stale();
-        assert!(keep.find("a").is_some());
+        assert!(keep.find::<Measured>("a").is_some());
         keep.forget("a");
-        assert_eq!(keep.find("a"), None);
+        assert_eq!(keep.find::<Measured>("a"), None);
     }
 
     #[test]
@@ -272,15 +273,15 @@ mod tests {
         let whole = fs::read(&file).unwrap();
         for cut in [0, 1, 40, whole.len() / 2, whole.len() - 2, whole.len() - 1] {
             fs::write(&file, &whole[..cut]).unwrap();
-            assert_eq!(keep.find("a"), None, "cut after {cut}");
+            assert_eq!(keep.find::<Measured>("a"), None, "cut after {cut}");
         }
         // One digit of the result.
         let text = String::from_utf8(whole).unwrap();
         fs::write(&file, text.replace("12.5", "12.6")).unwrap();
-        assert_eq!(keep.find("a"), None);
+        assert_eq!(keep.find::<Measured>("a"), None);
         // Another run's file under this one's name.
         fs::write(&file, text.replace("\"key\":\"a\"", "\"key\":\"b\"")).unwrap();
-        assert_eq!(keep.find("a"), None);
+        assert_eq!(keep.find::<Measured>("a"), None);
         fs::write(&file, text).unwrap();
         assert_eq!(keep.find("a"), Some(measured(12.5)));
     }

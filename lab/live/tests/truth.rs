@@ -2,9 +2,10 @@
 //! The simulator still gives the values of lab/notes/truth.md: a few cells, measured again on the
 //! recorded traces.
 use alcc_live::LabError;
-use alcc_live::truth::{Cell, Reference, Traces, Verdict};
+use alcc_live::truth::{Reference, Runner, Traces, Verdict};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 
 /// Cells that take little time: one each of the programs, the kernel and the report.
 const CELLS: [(&str, &str); 4] = [
@@ -43,10 +44,14 @@ fn the_document_and_the_simulator_agree() {
         let mut reference = found.unwrap().clone();
         let every = reference.starts.len().div_ceil(5);
         reference.starts = reference.starts.into_iter().step_by(every).collect();
-        let cell = Cell {
-            ours: reference.run(&traces, &alcc_zoo::registry(), &|_| true),
-            reference,
+        let runner = Runner {
+            traces: &traces,
+            registry: &alcc_zoo::registry(),
+            workers: 2,
+            stop: &AtomicBool::new(false),
+            progress: &mut |_, _, _| {},
         };
+        let cell = runner.measure(vec![reference]).unwrap().remove(0);
         if matches!(cell.ours, Err(LabError::Traces { .. })) {
             println!("skipped: {link} is not among the recorded traces");
             continue;

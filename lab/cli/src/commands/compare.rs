@@ -305,10 +305,7 @@ fn from_starts<T>(
         registry,
         workers: args.jobs.map_or_else(processors, usize::from),
         stop: &*stop_flag()?,
-        progress: &mut |done, of| {
-            let text = format!("{done} of {of} scenarios");
-            bar.show(done as f64 / of as f64, &text);
-        },
+        progress: &mut |done, of, part| bar.show(part, &format!("{done} of {of} runs")),
     };
     run(runner).map_err(failure)
 }

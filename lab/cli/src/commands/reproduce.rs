@@ -9,8 +9,9 @@ use self::asked::{Asked, asked, keep_cells};
 pub(super) use self::origin::{origin, program};
 pub(super) use self::written::{about, write, write_table};
 use self::written::{store, table, write_pages};
+use super::compare::failure;
 use crate::commands::emulate::processes::Processes;
-use crate::failure::{Failure, reason};
+use crate::failure::Failure;
 use crate::output::{alone_in, folder, note, print, will_be_written};
 use crate::plugin_arg::Plugins;
 use crate::progress::{Bar, stop_flag};
@@ -18,16 +19,15 @@ use crate::trace_arg::is_folder;
 use alcc_experiment::definition::Subject;
 use alcc_experiment::judge::{Mode, Verdict};
 use alcc_experiment::page::Took;
-use alcc_experiment::run::{RunError, Runner, Side};
+use alcc_experiment::run::{Runner, Side};
 use alcc_experiment::table::Table;
-use alcc_experiment::{Judgement, Plan, Run, StoredRuns};
+use alcc_experiment::{Judgement, Plan, Run};
 use alcc_files::ScenarioFolder;
-use alcc_live::Tools;
+use alcc_live::{LabError, Tools};
 use alcc_results::{About, InputFile, SIMULATED};
 use alcc_sys::process_cpu;
 use alcc_units::Span;
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -134,8 +134,7 @@ impl Args {
 }
 
 /// Endings of the files of one experiment.
-pub(super) const PAGE_FILES: [&str; 5] =
-    ["html", "csv", "csv-metadata.json", "parquet", "runs.jsonl"];
+pub(super) const PAGE_FILES: [&str; 4] = ["html", "csv", "csv-metadata.json", "parquet"];
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     if args.emu
@@ -310,7 +309,7 @@ fn run_all(
         let (began, cpu) = (Instant::now(), process_cpu());
         let mut stored = None;
         one.runs = match missing.filter(|_| one.definition.subject != Subject::Channel) {
-            Some(why) => Err(RunError::MissingRequirement(why.to_owned())),
+            Some(why) => Err(LabError::Needs(why.to_owned())),
             None => simulate(runner, &one.id, &one.plan, out, &mut |done, first| {
                 if first {
                     stored = Some(done);
@@ -352,29 +351,24 @@ pub(super) fn simulate(
     plan: &Plan,
     out: &Path,
     progress: &mut dyn FnMut(usize, bool),
-) -> Result<Result<Vec<Run>, RunError>, Failure> {
-    let path = out.join(format!("{id}.runs.jsonl"));
-    let wrong =
-        |e: std::io::Error| Failure::usage(format!("write {}: {}", path.display(), reason(&e)));
-    let stored = match File::open(&path) {
-        Ok(file) => StoredRuns::read(file, runner.version).map_err(wrong)?,
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => StoredRuns::default(),
-        Err(e) => return Err(wrong(e)),
-    };
-    let mut store = alcc_sys::create_or_append(&path).map_err(wrong)?;
+) -> Result<Result<Vec<Run>, LabError>, Failure> {
+    let old = out.join(format!("{id}.runs.jsonl"));
+    if old.exists() {
+        return Err(Failure::usage(format!(
+            "{}: stored runs of an earlier version: delete the file, they are now in {id}.runs/",
+            old.display()
+        )));
+    }
+    let keep = out.join(format!("{id}.runs"));
     let mut first = true;
-    let runs = runner.run(plan, stored, &mut store, &mut |done, _| {
+    let runs = runner.run(plan, Some(&keep), &mut |done| {
         progress(done, std::mem::take(&mut first));
     });
     match runs {
-        Err(RunError::Interrupted) => Err(Failure::failed(format!(
+        Err(LabError::Stopped) => Err(Failure::failed(format!(
             "{id}: stopped: the same command continues it"
         ))),
-        Err(RunError::InvalidExperiment(why)) => Err(Failure::usage(why)),
-        Err(RunError::Storage(why)) => Err(Failure::failed(format!(
-            "write into {}: {why}",
-            out.display()
-        ))),
-        runs => Ok(runs),
+        Ok(_) | Err(LabError::Needs(_) | LabError::NoTrace(_)) => Ok(runs),
+        Err(wrong) => Err(failure(wrong)),
     }
 }

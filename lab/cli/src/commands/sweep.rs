@@ -7,9 +7,10 @@ use crate::plugin_arg::Plugins;
 use crate::progress::{Bar, stop_flag};
 use alcc_experiment::definition::{Aggregate, DEFAULT_RUNS, Report};
 use alcc_experiment::judge::{number, value};
-use alcc_experiment::run::{RunError, Runner, Side};
+use alcc_experiment::run::{Runner, Side};
 use alcc_experiment::table::Table;
 use alcc_experiment::{Definition, Plan, Run, page, sweep};
+use alcc_live::LabError;
 use alcc_live::board::aligned;
 use alcc_results::scenario::ScenarioOptions;
 use alcc_results::{About, SIMULATED, Spread};
@@ -136,10 +137,10 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     })?;
     drop(bar);
     let mut runs = runs.map_err(|unable| match unable {
-        RunError::MissingTrace(name) => Failure::usage(format!(
+        LabError::NoTrace(name) => Failure::usage(format!(
             "open the trace {name}: no such file beside the scenario or here, and no synthetic one: see 'alcc-lab list'"
         )),
-        unable => Failure::usage(unable.to_string()),
+        unable => Failure::usage(unable),
     })?;
     let given = args.scenario.iter().cloned().chain(args.plugins.files());
     let side = About {

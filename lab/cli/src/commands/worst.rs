@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `alcc-lab worst`: a search for the scenarios in which an algorithm is worst.
-use super::compare::command_line;
+use super::compare::{command_line, failure};
 use super::reproduce::{program, simulate};
 use crate::about::about;
 use crate::failure::Failure;
 use crate::output::{alone_in, folder, print};
 use crate::plugin_arg::Plugins;
 use crate::progress::{Bar, stop_flag};
-use alcc_experiment::run::{RunError, Runner, Side, StoredRuns};
+use alcc_experiment::run::{Runner, Side};
 use alcc_experiment::worst::{self, Cell, Drawn, Fault, Grid, Judged};
 use alcc_experiment::{Plan, Run};
 use alcc_files::ScenarioFolder;
@@ -40,7 +40,7 @@ The same number always gives the same scenario. See --help for the bounds of 'wo
 
 The same number always gives the same scenario. With --out, the same command continues an
 interrupted search. Runs of BBR and Cubic are kept there for later versions of the program: delete
-references.runs.jsonl if anything besides the judged algorithms has changed.
+the folder references.runs if anything besides the judged algorithms has changed.
 
 An algorithm is worse if, compared with both BBR and Cubic (x), one of these holds:
   goodput of all flows < 0.85 x, p95 of the queueing delay > 1.2 x + 20 ms,
@@ -133,30 +133,16 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Runs a plan without storing the runs.
-    fn run(&self, plan: &Plan) -> Result<Vec<Run>, Failure> {
-        let none = StoredRuns::default();
-        let runs = self
-            .runner
-            .run(plan, none, &mut std::io::sink(), &mut |_, _| {});
-        runs.map_err(failure)
-    }
-
     fn all(&mut self, plan: &Plan, args: &Args, name: &str) -> Result<Vec<Run>, Failure> {
         let (runner, bar) = (&self.runner, &mut self.bar);
-        let mut show = |done: usize, _| {
+        let mut show = |done: usize| {
             bar.show(done as f64 / plan.runs.len().max(1) as f64, name);
         };
-        match &args.out {
-            Some(out) => simulate(runner, name, plan, out, &mut show)?.map_err(failure),
-            None => {
-                let none = StoredRuns::default();
-                let runs = runner.run(plan, none, &mut std::io::sink(), &mut |done, _| {
-                    show(done, false);
-                });
-                runs.map_err(failure)
-            }
-        }
+        let runs = match &args.out {
+            Some(out) => simulate(runner, name, plan, out, &mut |done, _| show(done))?,
+            None => runner.run(plan, None, &mut show),
+        };
+        runs.map_err(failure)
     }
 
     /// Removes parts of `drawn` as long as `algorithm` still shows `fault`.
@@ -173,7 +159,8 @@ impl Search<'_> {
             let mut simpler = None;
             for less in drawn.simpler() {
                 let plan = worst::plan(std::slice::from_ref(&less), &all, seed);
-                let runs = self.run(&plan.map_err(Failure::usage)?)?;
+                let plan = plan.map_err(Failure::usage)?;
+                let runs = self.runner.run(&plan, None, &mut |_| {}).map_err(failure)?;
                 let judged = worst::judge(std::slice::from_ref(&less), &runs, &judged);
                 if judged[0].found.iter().any(|finding| finding.fault == fault) {
                     simpler = Some(less);
@@ -185,16 +172,6 @@ impl Search<'_> {
                 None => return Ok(drawn),
             }
         }
-    }
-}
-
-fn failure(unable: RunError) -> Failure {
-    match unable {
-        RunError::Interrupted => Failure::failed("worst: stopped"),
-        RunError::Storage(why) => Failure::failed(why),
-        RunError::InvalidExperiment(why)
-        | RunError::MissingTrace(why)
-        | RunError::MissingRequirement(why) => Failure::usage(why),
     }
 }
 

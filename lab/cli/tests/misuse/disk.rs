@@ -18,7 +18,7 @@ const CASES: &[(&str, i32)] = &[
     ),
     (
         "sweep --link 1mbit --duration 1s --vary flow=cubic,reno --runs 1 --out FULL/swept",
-        1,
+        2,
     ),
     ("trace synth rapid --output FULL/rapid", 1),
     ("trace plot rapid --output FULL/plot.html", 1),

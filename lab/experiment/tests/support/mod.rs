@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! All algorithms, and all runs of an experiment, for the pages of tables.
 use alcc_experiment::run::{Runner, Side};
-use alcc_experiment::{Definition, Plan, Run, StoredRuns};
+use alcc_experiment::{Definition, Plan, Run};
 use alcc_results::scenario::Files;
 use std::sync::atomic::AtomicBool;
 
@@ -16,9 +16,7 @@ pub(crate) fn runs(definition: &Definition, files: &(dyn Files + Sync)) -> Vec<R
         side: Side::Simulated,
     };
     let plan = Plan::new(definition).unwrap();
-    let stored = StoredRuns::default();
-    let runs = runner.run(&plan, stored, &mut std::io::sink(), &mut |_, _| {});
-    runs.unwrap()
+    runner.run(&plan, None, &mut |_| {}).unwrap()
 }
 
 /// Every algorithm of this project.

@@ -159,11 +159,11 @@ fn the_headline_of_a_full_machine_says_so() {
             delay_mean_ms: Some(delay),
             ..Row::default()
         };
-        Some(Measured {
+        Measured {
             rows: vec![row("cubic", 200.0), row("alcc-copa", 20.0)],
             notes: report(late_wakeups).notes().unwrap(),
             ..Measured::default()
-        })
+        }
     };
     let sentence = |late: [u64; 2]| {
         let all = late.map(measured).to_vec();

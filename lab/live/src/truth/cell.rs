@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The simulated figures beside the published ones, and the verdict.
 use super::{Reference, Traces};
-use crate::{LabError, parallel};
+use crate::cells::Cells;
+use crate::simulated::{self, GoOn, Simulation};
+use crate::{LabError, Link, Scheme};
 use alcc_cc::Registry;
 use alcc_results::{Compared, Row, signed};
+use alcc_units::Span;
 use std::fmt::Write as _;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 /// A reference and what the simulator makes of it.
 #[derive(Debug)]
@@ -47,12 +50,12 @@ pub struct Runner<'a> {
     pub traces: &'a Traces,
     /// The algorithms.
     pub registry: &'a Registry,
-    /// Scenarios at the same time.
+    /// Runs at the same time.
     pub workers: usize,
     /// Set it to stop the run.
     pub stop: &'a AtomicBool,
-    /// Called as `progress(done, total)` after each reference.
-    pub progress: &'a mut dyn FnMut(usize, usize),
+    /// Called as `progress(done, total, part)` with the number of runs and the finished part of all.
+    pub progress: &'a mut dyn FnMut(usize, usize, f64),
 }
 
 impl Runner<'_> {
@@ -61,28 +64,40 @@ impl Runner<'_> {
     /// # Errors
     /// [`LabError::Stopped`].
     pub fn measure(self, references: Vec<Reference>) -> Result<Vec<Cell>, LabError> {
-        let mut found = Vec::new();
-        let numbers: Vec<usize> = (0..references.len()).collect();
-        let go_on = |_: f64| !self.stop.load(Ordering::Relaxed);
-        parallel::each(
-            &numbers,
-            self.workers,
-            |n| references[*n].run(self.traces, self.registry, &go_on),
-            |n, ours| {
-                if matches!(ours, Err(LabError::Stopped)) {
-                    return Err(LabError::Stopped);
+        let open = |reference: &Reference| reference.open(self.traces, self.registry);
+        let opened: Vec<Result<(Link, Scheme), LabError>> = references.iter().map(open).collect();
+        let mut simulations = Vec::new();
+        for (reference, opened) in references.iter().zip(&opened) {
+            let Ok((link, scheme)) = opened else { continue };
+            simulations.extend(reference.starts.iter().map(|start| Simulation {
+                link,
+                scheme,
+                registry: self.registry,
+                duration: reference.duration,
+                start: *start,
+                settle: Span::ZERO,
+                run: 1,
+            }));
+        }
+        let simulate = |n: usize, go_on: GoOn<'_>| simulated::run(&simulations[n], go_on);
+        let of = simulations.len();
+        let runs = Cells::find(None, of, |_| String::new())?;
+        let runs = runs.run(self.workers, self.stop, simulate, &mut |done, part, _| {
+            (self.progress)(done, of, part);
+        })?;
+        let mut rows = runs.into_iter().flat_map(|run| run.rows);
+        let mut cells = Vec::new();
+        for (reference, opened) in references.into_iter().zip(opened) {
+            let ours = opened.and_then(|(_, scheme)| {
+                let rows: Vec<Row> = rows.by_ref().take(reference.starts.len()).collect();
+                match rows.iter().find_map(|row| row.error.clone()) {
+                    Some(why) => Err(scheme.failed(why)),
+                    None => Ok(rows),
                 }
-                found.push((*n, ours));
-                (self.progress)(found.len(), numbers.len());
-                Ok(())
-            },
-        )?;
-        found.sort_by_key(|(n, _)| *n);
-        let ours = found.into_iter().map(|(_, ours)| ours);
-        let cells = references.into_iter().zip(ours);
-        Ok(cells
-            .map(|(reference, ours)| Cell { reference, ours })
-            .collect())
+            });
+            cells.push(Cell { reference, ours });
+        }
+        Ok(cells)
     }
 }
 
@@ -233,11 +248,11 @@ mod tests {
             registry: &alcc_zoo::registry(),
             workers: 2,
             stop: &stop,
-            progress: &mut |n, of| done = (n, of),
+            progress: &mut |n, of, _| done = (n, of),
         };
         let cells = runner.measure(found);
         let mut cells = cells.unwrap();
-        assert_eq!(done, (1, 1));
+        assert_eq!(done, (2, 2));
         assert_eq!(cells[0].verdict(), Verdict::Ok, "{}", cells[0].line());
         let mut wrong = cells.remove(0);
         let mut published = |utilization, delay| {

@@ -162,7 +162,7 @@ mod tests {
             registry: &alcc_zoo::registry(),
             workers: 2,
             stop: &stop,
-            progress: &mut |_, _| {},
+            progress: &mut |_, _, _| {},
         };
         let found = runner.pairs(&["copa".to_owned()]).unwrap();
         assert_eq!(found.len(), 1);

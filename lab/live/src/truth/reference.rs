@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A scenario with published figures: a line of the reference file, and a run of it.
+//! A scenario with published figures: a line of the reference file.
 use super::Traces;
-use crate::simulated::{self, GoOn, Simulation};
 use crate::{LabError, Link, PathDefaults, Scheme, Side};
 use alcc_cc::Registry;
 use alcc_link::QueueSpec;
@@ -170,16 +169,15 @@ impl Reference {
         }
     }
 
-    /// Runs it once from each start.
+    /// Its link and its flow.
     ///
     /// # Errors
-    /// [`LabError::Traces`] if there is no such trace, and any other error of a run.
-    pub fn run(
+    /// [`LabError::Traces`] if there is no such trace, and as [`Scheme::parse`].
+    pub(super) fn open(
         &self,
         traces: &Traces,
         registry: &Registry,
-        go_on: GoOn<'_>,
-    ) -> Result<Vec<Row>, LabError> {
+    ) -> Result<(Link, Scheme), LabError> {
         let down = traces.rate(&self.link, self.cut)?;
         let up = match &*self.up {
             "same" => down.clone(),
@@ -190,25 +188,8 @@ impl Reference {
             queue: self.queue.clone(),
             ..PathDefaults::default()
         };
-        let link = &Link::defaults(self.link.clone(), down, up, &around);
-        let scheme = &Scheme::parse(&self.flow, registry, Side::Simulated)?;
-        let once = |start: &Span| {
-            let simulation = Simulation {
-                link,
-                scheme,
-                registry,
-                duration: self.duration,
-                start: *start,
-                settle: Span::ZERO,
-                run: 1,
-            };
-            let row = simulated::run(&simulation, go_on)?.rows.swap_remove(0);
-            match row.error {
-                Some(why) => Err(scheme.failed(why)),
-                None => Ok(row),
-            }
-        };
-        self.starts.iter().map(once).collect()
+        let link = Link::defaults(self.link.clone(), down, up, &around);
+        Ok((link, Scheme::parse(&self.flow, registry, Side::Simulated)?))
     }
 }
 
@@ -274,9 +255,9 @@ pub(super) mod tests {
         let found = read(&LINE.replace("12mbit,,", "Nowhere,,")).unwrap();
         let folder = tempfile::tempdir().unwrap();
         let traces = Traces::below(folder.path()).unwrap();
-        let ended = found[0].run(&traces, &alcc_zoo::registry(), &|_| true);
-        let Err(LabError::Traces { list, why }) = ended else {
-            panic!("{ended:?}");
+        let opened = found[0].open(&traces, &alcc_zoo::registry());
+        let Err(LabError::Traces { list, why }) = opened else {
+            panic!("{opened:?}");
         };
         assert_eq!(list, "Nowhere");
         assert!(

@@ -5,9 +5,8 @@ use crate::commands::read_text;
 use crate::failure::{Failure, reason};
 use alcc_experiment::catalogue::{self, Entry};
 use alcc_experiment::page::Took;
-use alcc_experiment::run::RunError;
 use alcc_experiment::{Definition, Plan, Run};
-use alcc_live::parts;
+use alcc_live::{LabError, parts};
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -21,7 +20,7 @@ pub(super) struct Asked {
     pub(super) hash: String,
     pub(super) definition: Definition,
     pub(super) plan: Plan,
-    pub(super) runs: Result<Vec<Run>, RunError>,
+    pub(super) runs: Result<Vec<Run>, LabError>,
     /// Time of the runs, if none was stored before.
     pub(super) took: Option<Took>,
     /// True if it was not selected, but explains an experiment that was.

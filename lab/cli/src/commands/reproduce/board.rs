@@ -9,8 +9,9 @@ use crate::output::print;
 use crate::progress::Bar;
 use alcc_experiment::Plan;
 use alcc_experiment::board::{self, Board, Kind};
-use alcc_experiment::run::{RunError, Runner};
+use alcc_experiment::run::Runner;
 use alcc_files::ScenarioFolder;
+use alcc_live::LabError;
 use alcc_results::{Results, Row};
 use std::path::Path;
 use std::process::ExitCode;
@@ -55,10 +56,10 @@ pub(super) fn run(
             bar.show(part(done) / Kind::SIMULATED.len() as f64, &id);
         })?;
         let runs = runs.map_err(|error| match error {
-            RunError::MissingTrace(what) => Failure::usage(format!(
+            LabError::NoTrace(what) => Failure::usage(format!(
                 "the board needs the trace {what}: give --traces; see docs/traces.md for the traces"
             )),
-            other => Failure::usage(format!("the board: {other:?}")),
+            other => Failure::usage(format!("the board: {other}")),
         })?;
         board.starts = definition.starts;
         board.traces.extend(traces(plan.runs.iter(), files));
