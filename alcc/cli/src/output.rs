@@ -106,7 +106,7 @@ pub fn alone_in(folder: &Path) -> Result<Option<Flock<File>>, Failure> {
     }
 }
 
-/// Checks that a file can be written, which is created at the end in one step.
+/// Checks that `file`, which the command creates in one step when it ends, can be written.
 ///
 /// # Errors
 /// As [`folder`].

@@ -44,7 +44,7 @@ pub struct Rules {
     pub disk: Arc<Disk>,
     /// Time without data after which a flow is given up.
     pub stall: Duration,
-    /// Files of cut connections that are kept for their rest; `None`: none are kept.
+    /// Partial files of cut connections, kept until the rest arrives; `None`: none are kept.
     pub resume: Option<Sessions>,
     /// Set from outside to refuse all unknown sessions.
     pub closed: AtomicBool,
