@@ -90,7 +90,7 @@ impl<E: Engine> DerefMut for State<E> {
 }
 
 impl<E: Engine> State<E> {
-    /// Notes that a thread with work to do called.
+    /// Notes a call by a thread that has work to do.
     pub fn on_active(&mut self, now: Time) {
         if now > self.active_at + MAX_PATIENCE {
             self.active_since = now;
