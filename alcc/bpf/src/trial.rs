@@ -63,8 +63,8 @@ impl fmt::Debug for Trial {
 }
 
 impl Trial {
-    /// Begins the trial: the selection's share of the matching connections that processes of the cgroup
-    /// accept gets the control.
+    /// Begins the trial: of the matching connections accepted by processes of the cgroup, the
+    /// selection's share gets the control.
     ///
     /// # Errors
     /// The kernel refuses, or another trial of the same selection is running.

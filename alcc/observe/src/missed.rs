@@ -185,7 +185,7 @@ impl Segment {
 pub struct Uncontrolled {
     /// The word for metrics and tables.
     pub reason: &'static str,
-    /// A sentence for people; only the word if the user chose to leave them alone.
+    /// A sentence for people; only the word of `reason` if the user chose to leave the connections alone.
     pub why: &'static str,
     /// The way to bring it under control.
     pub remedy: Option<&'static str>,

@@ -126,7 +126,7 @@ impl Drains {
     }
 
     /// A packet sent at `sent_at` was acknowledged. A drain begins only if `may`, at every
-    /// `every`-th multiple of the period; with 0 at once.
+    /// `every`-th multiple of the period; if `every` is 0, at once.
     pub fn step(&mut self, now: Time, sent_at: Time, may: bool, every: u64) -> Option<Drained> {
         let turn = now.as_nanos() / PERIOD.as_nanos();
         let passed = std::mem::replace(&mut self.turn, turn) != turn;

@@ -56,7 +56,7 @@ fn broken(why: rustls::Error) -> Failure {
     Failure::Usage(format!("set TLS up: {why}"))
 }
 
-/// The description of a handshake error; that of `Untrusted` contains the remedy.
+/// The description of a handshake error; if it carries an [`Untrusted`], the description has the remedy.
 pub fn explain(why: &rustls::Error) -> String {
     match why {
         rustls::Error::InvalidCertificate(rustls::CertificateError::Other(other)) => {
