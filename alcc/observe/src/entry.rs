@@ -122,8 +122,8 @@ impl Entry {
         Self::somewhere(&std::process::id().to_string(), kind, what, first, warn)
     }
 
-    /// The same for a program with the C library. Stale entries of other such programs are removed first, because no
-    /// other program may ever do so.
+    /// The same for a program that uses alcc's C library. Stale entries of other such programs are removed first, because
+    /// perhaps no other program ever will.
     ///
     /// # Errors
     /// The errors of [`Entry::new`].

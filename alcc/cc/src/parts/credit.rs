@@ -48,8 +48,8 @@ constants! { ACK_RATIO:
     DELAYED: u64 = 32;
 }
 
-/// Segments per ACK, in sixteenths: a moving average of weight 1/16. Kernels that count ACKs divide
-/// the period by it.
+/// Segments per ACK, in sixteenths: a moving average of weight 1/16. Kernels that count ACKs
+/// instead of segments divide the period of [`Credit::add_one`] by it.
 #[derive(Clone, Copy, Debug)]
 pub struct AckRatio(u64);
 

@@ -51,7 +51,7 @@ pub struct Drains {
     turn: u64,
     /// Start of the current drain, and the smallest RTT at that time.
     draining: Option<(Time, Span)>,
-    /// For the current drain: the smallest RTT of the second before it, and the smallest in it.
+    /// For the current drain: the smallest RTT of the second before it, and the smallest during that drain.
     recent_before: Span,
     lowest: Span,
     /// Queueing delay before the last drain, and after it.

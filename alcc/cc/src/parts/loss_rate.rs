@@ -5,7 +5,7 @@ constants! { LOSS_RATE:
     MEMORY: f64 = 128.0;
 }
 
-/// The share of lost packets, averaged over about 128 packets, or another number.
+/// The share of lost packets, averaged over about 128 packets, or over the number given to [`LossRate::over`].
 #[derive(Clone, Copy, Debug)]
 pub struct LossRate {
     share: f64,
