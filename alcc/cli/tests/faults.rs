@@ -194,8 +194,8 @@ const DEAF: usize = 200;
 const HEAR_AGAIN: usize = 20;
 /// Time over which the server's cost is measured.
 const WATCHED: Duration = Duration::from_secs(4);
-/// Processor time that the clients may cost above plain TCP in this time: 2.5 % of a core. With all four forms at once
-/// it was 0 to 0.75 % by the gate, 0 to 1 % with the window in the kernel, and 0 with the algorithm in the kernel.
+/// Processor time that the clients may cost above plain TCP in this time: 2.5 % of a core. With all four forms of waiting
+/// at once it was 0 to 0.75 % by the gate, 0 to 1 % with the window in the kernel, and 0 with the algorithm in the kernel.
 const MAX_COST: Duration = Duration::from_millis(100);
 
 /// The cost of clients that never read: processor time, and how often the threads of the server went to sleep.

@@ -369,7 +369,7 @@ fn under_a_shifted_clock_an_epoll_server_goes_on() {
     }
 }
 
-/// Beside TCP_CORK, while the kernel has it to set, another thread asks for what needs the connection.
+/// Delays each call that sets TCP_CORK, and meanwhile another thread makes a call that needs the same connection.
 const BESIDE: &str = r#"
 #define _GNU_SOURCE
 #include <netinet/in.h>
@@ -400,7 +400,7 @@ int setsockopt(int fd, int level, int name, const void *value, socklen_t len) {
 }
 "#;
 
-/// The library sets again the cork that it has read: it must not take one back that the program sets in between.
+/// The library reads the cork and later sets it again: it must not undo a change that the program makes in between.
 #[test]
 fn a_cork_is_set_by_one_thread_at_a_time() {
     let dir = tempfile::tempdir().unwrap();

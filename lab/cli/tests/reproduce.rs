@@ -272,7 +272,7 @@ fn an_interrupted_experiment_goes_on_where_it_was() {
     assert_eq!(stored(), all);
 }
 
-/// Lines of one file, before each run had a file of its own.
+/// The old form: all runs were lines of one file.
 #[test]
 fn stored_runs_of_the_old_form_are_refused_by_name() {
     let folder = Folder::with(EXPERIMENT);

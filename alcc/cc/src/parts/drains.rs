@@ -88,7 +88,7 @@ impl Drains {
         self.before
     }
 
-    /// Queueing delay that the last drain did not remove: the smallest in it. Zero if the smallest
+    /// Queueing delay that the last drain did not remove: the smallest during it. Zero if the smallest
     /// RTT rose after it.
     pub fn residual(&self) -> Span {
         self.residual

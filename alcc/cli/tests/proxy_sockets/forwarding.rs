@@ -122,8 +122,8 @@ fn a_reset_waits_no_longer_than_it_must_for_a_client_that_does_not_read() {
     drop(client);
 }
 
-/// In a network namespace, if root makes one, whose only port is that of the server: the kernel then connects the relay's
-/// socket with itself.
+/// As root it runs in a network namespace whose only ephemeral port is the server's: the kernel then connects the relay's
+/// socket to itself.
 #[test]
 fn a_server_that_is_down_resets_the_client_and_serves_the_next_one_when_it_is_up() {
     let alone = nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET).is_ok();

@@ -78,7 +78,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     guarded.map(|exit| exit.unwrap_or(ExitCode::FAILURE))
 }
 
-/// Puts `budget` in the kernel first, if possible; true if the controls were loaded for this run.
+/// Puts the kernel form of `budget` at the head of the schemes, if possible; true if the controls were loaded for this
+/// run.
 fn add_kernel_row(plan: &mut Plan, alcc: &Path) -> Result<bool, Failure> {
     let is_there = Controls::available().is_ok_and(|all| all.has("alcc_budget"));
     if !is_there && let Err(why) = bpf(alcc, "load") {
@@ -106,7 +107,7 @@ fn bpf(alcc: &Path, what: &str) -> Result<(), String> {
     Err(line.trim_start_matches("alcc: ").to_owned())
 }
 
-/// The comparison of this command, whose programs are installed.
+/// The comparison that this command runs; an error if a program that a scheme needs is missing.
 fn plan(args: &Args, tools: Tools) -> Result<Plan, Failure> {
     let link = match &args.trace {
         Some(file) => Link::open(file, args.seed),

@@ -39,8 +39,8 @@ impl RealPrograms<'_> {
         Ok(())
     }
 
-    /// One run. If it fails after others have run, that is its result: what fails at once fails
-    /// always.
+    /// One run. If it fails after another has succeeded, the failure is its result. If none has
+    /// succeeded yet, its error is returned, because probably every run would fail.
     pub(super) fn run(&self, run: &Run<'_>, go_on: GoOn<'_>) -> Result<Measured, LabError> {
         let crowd = run.schemes.iter().find(|scheme| scheme.is_crowd);
         let real = crowd.map(|scheme| self.crowd(run.link, scheme));
