@@ -143,9 +143,9 @@ pub extern "C" fn alcc_adopt(fd: c_int) -> c_int {
 /// The same as send(2): returns the number of bytes taken. A blocking call waits until all bytes
 /// are in the queue. SO_SNDTIMEO and signal handlers end that wait as they end that of send. With
 /// O_NONBLOCK or MSG_DONTWAIT it takes the bytes that fit, or fails with EAGAIN: then wait for
-/// `alcc_writable_fd`. Once an error has broken the connection, every later call returns it. It never raises
-/// SIGPIPE. MSG_MORE, MSG_EOR and MSG_NOSIGNAL are allowed and ignored; MSG_OOB fails with
-/// EOPNOTSUPP. On any other descriptor it is send(2). It must not be called in signal handlers.
+/// `alcc_writable_fd`. Once an error has broken the connection, every later call returns it. It
+/// never raises SIGPIPE. MSG_MORE, MSG_EOR and MSG_NOSIGNAL are allowed and ignored; MSG_OOB fails
+/// with EOPNOTSUPP. On any other descriptor it is send(2). It must not be called in signal handlers.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alcc_send(
     fd: c_int,

@@ -123,7 +123,7 @@ impl Entry {
     }
 
     /// The same for a program that uses alcc's C library. Stale entries of other such programs are removed first, because
-    /// perhaps no other program ever will.
+    /// perhaps nothing else will ever remove them.
     ///
     /// # Errors
     /// The errors of [`Entry::new`].

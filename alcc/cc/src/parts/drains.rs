@@ -88,8 +88,8 @@ impl Drains {
         self.before
     }
 
-    /// Queueing delay that the last drain did not remove: the smallest during it. Zero if the smallest
-    /// RTT rose after it.
+    /// Smallest queueing delay during the last drain, which is what the drain did not remove. Zero if the
+    /// smallest RTT rose after that drain.
     pub fn residual(&self) -> Span {
         self.residual
     }
