@@ -211,9 +211,9 @@ impl Folder {
         open_at(&self.folder, name, flags | follow)
     }
 
-    /// Creates or opens the file with this flag, too.
-    fn open_to_write(&self, flag: libc::c_int) -> io::Result<File> {
-        let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_NONBLOCK | flag;
+    /// Creates the file, or opens and truncates it.
+    fn open_to_write(&self) -> io::Result<File> {
+        let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_NONBLOCK | libc::O_TRUNC;
         let file = self.open(flags).map_err(|e| match e.raw_os_error() {
             Some(libc::ENXIO) => io::Error::other(
                 "it is a socket, or a FIFO that no program reads: start its reader first",
@@ -221,7 +221,7 @@ impl Folder {
             _ => e,
         })?;
         // SAFETY: numbers only; the descriptor is open.
-        if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETFL, flag & libc::O_APPEND) } != 0 {
+        if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETFL, 0) } != 0 {
             return Err(io::Error::last_os_error());
         }
         Ok(file)
@@ -275,15 +275,7 @@ pub fn create_folders(path: &Path) -> io::Result<()> {
 /// # Errors
 /// The errors of [`Folder::of`]; no program reads the FIFO.
 pub fn create(path: &Path) -> io::Result<File> {
-    Folder::behind(path)?.open_to_write(libc::O_TRUNC)
-}
-
-/// As [`create`], but an existing file is kept, and written at its end.
-///
-/// # Errors
-/// The errors of [`create`].
-pub fn create_or_append(path: &Path) -> io::Result<File> {
-    Folder::behind(path)?.open_to_write(libc::O_APPEND)
+    Folder::behind(path)?.open_to_write()
 }
 
 /// Opens a file of this user for overwriting, and creates it if it does not exist. It never waits for a FIFO.
@@ -503,7 +495,7 @@ mod tests {
         use std::os::unix::fs::{PermissionsExt, chown, lchown};
         let mode = |mode| fs::set_permissions(folder, fs::Permissions::from_mode(mode)).unwrap();
         let refused = || {
-            for open in [create, create_or_append, overwrite_own] {
+            for open in [create, overwrite_own] {
                 let why = open(path).unwrap_err();
                 assert_eq!(why.kind(), ErrorKind::PermissionDenied, "{why}");
             }
@@ -550,8 +542,6 @@ mod tests {
         fs::remove_dir_all(at("real/in/new")).unwrap();
         assert!(create_folders(&at("real/in/file")).is_err());
         assert!(create_folders(&at("real/in/file/x")).is_err());
-        create_or_append(&at("far/in/file")).unwrap();
-        assert_eq!(fs::read(at("real/in/file")).unwrap(), b"important");
         overwrite_own(&at("far/in/file")).unwrap();
         assert_eq!(fs::read(at("real/in/file")).unwrap(), b"");
         create(&at("far/in/new")).unwrap();
@@ -622,24 +612,22 @@ mod tests {
         let name = CString::new(fifo.to_str().unwrap()).unwrap();
         // SAFETY: a text that ends with a zero byte, and a mode.
         assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
-        for open in [create, create_or_append] {
-            let why = open(&fifo).unwrap_err().to_string();
-            assert!(why.contains("no program reads"), "{why}");
-            let reading = std::thread::spawn({
-                let fifo = fifo.clone();
-                move || fs::read(fifo).unwrap().len()
-            });
-            let mut file = loop {
-                match open(&fifo) {
-                    Ok(file) => break file,
-                    Err(_) => std::thread::yield_now(),
-                }
-            };
-            // More than a pipe holds: writing waits.
-            io::Write::write_all(&mut file, &[0; 1 << 20]).unwrap();
-            drop(file);
-            assert_eq!(reading.join().unwrap(), 1 << 20);
-        }
+        let why = create(&fifo).unwrap_err().to_string();
+        assert!(why.contains("no program reads"), "{why}");
+        let reading = std::thread::spawn({
+            let fifo = fifo.clone();
+            move || fs::read(fifo).unwrap().len()
+        });
+        let mut file = loop {
+            match create(&fifo) {
+                Ok(file) => break file,
+                Err(_) => std::thread::yield_now(),
+            }
+        };
+        // More than a pipe holds: writing waits.
+        io::Write::write_all(&mut file, &[0; 1 << 20]).unwrap();
+        drop(file);
+        assert_eq!(reading.join().unwrap(), 1 << 20);
         fs::remove_dir_all(folder).unwrap();
     }
 

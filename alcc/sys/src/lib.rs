@@ -28,9 +28,7 @@ mod threads;
 pub use clock::{Wall, now, process_cpu, sleep_for, thread_cpu};
 pub use environment::{installed, is_privileged, variable};
 pub use error::{errno, is_socket_error, set_errno};
-pub use files::{
-    Folder, Inode, PathListener, create, create_folders, create_or_append, overwrite_own,
-};
+pub use files::{Folder, Inode, PathListener, create, create_folders, overwrite_own};
 pub use io::{Epoll, Waker, receive, send, wait, wait_writable};
 pub use limits::raise_descriptor_limit;
 pub use owned::{Sticky, create_owned, open_owned, path_of};
