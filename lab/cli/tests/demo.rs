@@ -79,16 +79,6 @@ fn plain_and_controlled_beside_each_other() {
     }
 }
 
-/// Names of alcc's own controls that the kernel has.
-fn registered() -> Vec<String> {
-    let list = "/proc/sys/net/ipv4/tcp_available_congestion_control";
-    let list = std::fs::read_to_string(list).unwrap();
-    let ours = list
-        .split_whitespace()
-        .filter(|name| name.starts_with("alcc_"));
-    ours.map(str::to_owned).collect()
-}
-
 #[test]
 fn root_gets_a_row_of_the_kernel_and_nothing_stays_loaded() {
     let _alone = controls::controls_alone();
@@ -124,8 +114,8 @@ fn root_gets_a_row_of_the_kernel_and_nothing_stays_loaded() {
     assert!(flows.iter().any(|flow| flow["under"] == "cubic"));
     // The parent process unloads before it ends; the kernel ends some registrations a moment later.
     let deadline = Instant::now() + Duration::from_secs(20);
-    while !registered().is_empty() {
-        assert!(Instant::now() < deadline, "{:?}", registered());
+    while !controls::registered().is_empty() {
+        assert!(Instant::now() < deadline, "{:?}", controls::registered());
         std::thread::sleep(Duration::from_millis(20));
     }
 }

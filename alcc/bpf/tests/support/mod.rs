@@ -71,6 +71,17 @@ impl Drop for Alone {
     }
 }
 
+/// Names of alcc's controls that the kernel has, whoever loaded them.
+#[allow(dead_code, reason = "not every test asks")]
+pub(crate) fn registered() -> Vec<String> {
+    let list = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control");
+    let list = list.unwrap_or_default();
+    let ours = list
+        .split_whitespace()
+        .filter(|name| name.starts_with("alcc_"));
+    ours.map(str::to_owned).collect()
+}
+
 /// Until it is dropped no other test loads controls.
 pub(crate) fn lock() -> nix::fcntl::Flock<std::fs::File> {
     let path = std::env::temp_dir().join("alcc-bpf-tests.lock");

@@ -4,7 +4,7 @@
 #[path = "../../../../alcc/cli/tests/support/built.rs"]
 mod built;
 #[path = "../../../../alcc/bpf/tests/support/mod.rs"]
-#[allow(dead_code, reason = "the lock alone is used")]
+#[allow(dead_code, reason = "only the lock and the names are used")]
 mod controls;
 mod disk;
 #[path = "../../../../alcc/cli/tests/support/port.rs"]

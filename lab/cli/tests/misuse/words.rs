@@ -99,7 +99,7 @@ fn a_wrong_command_line_is_answered_in_one_line() {
     let dir = folder();
     let _alone = crate::controls::lock();
     // Whoever runs the tests may have loaded some: 'alcc bpf load'.
-    let before = loaded();
+    let before = crate::controls::registered();
     let all = WRONG.iter().map(|(line, part)| (line, part, 2));
     let all = all.chain(FAILED.iter().map(|(line, part)| (line, part, 1)));
     let wrong: Vec<String> = all
@@ -117,21 +117,11 @@ fn a_wrong_command_line_is_answered_in_one_line() {
     );
     let trace = fs::read(dir.path().join("good.trace")).unwrap();
     assert_eq!(trace, b"1\n2\n3\n", "what was read was overwritten");
-    let remaining: Vec<String> = loaded()
+    let remaining: Vec<String> = crate::controls::registered()
         .into_iter()
         .filter(|c| !before.contains(c))
         .collect();
     assert!(remaining.is_empty(), "left loaded: {remaining:?}");
-}
-
-/// alcc's congestion controls in the kernel.
-fn loaded() -> Vec<String> {
-    let all = fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control");
-    let all = all.unwrap_or_default();
-    let ours = all
-        .split_whitespace()
-        .filter(|name| name.starts_with("alcc_"));
-    ours.map(str::to_owned).collect()
 }
 
 /// BUSY is an address in use by a listener, SOCKET a path in use by a listener.
