@@ -40,9 +40,10 @@ pub struct Receiver {
     duplicate: Option<Range>,
     /// Payload received with an ECN mark, bytes.
     marked: u64,
-    /// Packets since the last ACK, and in total.
+    /// Packets since the last ACK.
     pending: u64,
-    seen: u64,
+    /// ACKs that are sent at once, the next ones.
+    quick: u64,
     due: Option<Time>,
     ack_now: bool,
     echo: Time,
@@ -51,13 +52,13 @@ pub struct Receiver {
     scratch: Vec<Range>,
 }
 
-/// The receive window. It grows to twice the data that arrives per round trip, and faster while
+/// The receive window. Its bound grows to twice the data that arrives per round trip, and faster while
 /// that increases (Linux's dynamic right-sizing).
 #[derive(Clone, Debug)]
 struct ReceiveWindow {
     size: u64,
-    /// It opens to this size by itself, two segments per segment in order (tcp_grow_window).
-    initial_max: u64,
+    /// It opens to this size, two segments per segment in order (tcp_grow_window).
+    bound: u64,
     max: u64,
     /// The right edge advertised so far.
     right_edge: u64,
@@ -73,15 +74,19 @@ struct ReceiveWindow {
 }
 
 impl ReceiveWindow {
-    fn auto_tune(&mut self, now: Time, cumulative_ack: u64, mss: u64) {
-        if self.size < self.initial_max {
-            self.size = (self.size + 2 * mss).min(self.initial_max);
+    /// Grows the window; true if the segment opens it.
+    fn auto_tune(&mut self, now: Time, cumulative_ack: u64, mss: u64) -> bool {
+        let opens = self.size < self.bound;
+        if opens {
+            self.size = (self.size + 2 * mss).min(self.bound);
         }
-        let Some(rtt) = self.rtt else { return };
-        if now.since(self.round_began) < rtt {
-            return;
+        if self
+            .rtt
+            .is_some_and(|rtt| now.since(self.round_began) >= rtt)
+        {
+            self.end_round(now, cumulative_ack, mss);
         }
-        self.end_round(now, cumulative_ack, mss);
+        opens
     }
 
     /// Ends a round trip.
@@ -94,7 +99,7 @@ impl ReceiveWindow {
             let growth = (growth / u128::from(self.last_round.max(1))).saturating_mul(2);
             let wanted = u128::from(double).saturating_add(growth);
             let wanted = u64::try_from(wanted).unwrap_or(u64::MAX);
-            self.size = self.size.max(wanted).min(self.max);
+            self.bound = self.bound.max(wanted).min(self.max);
             self.last_round = got;
         }
         self.round_start = cumulative_ack;
@@ -143,14 +148,14 @@ impl Receiver {
             duplicate: None,
             marked: 0,
             pending: 0,
-            seen: 0,
+            quick: rules.acks.quick,
             due: None,
             ack_now: false,
             echo: Time::ZERO,
             last_ack_sent: 0,
             window: ReceiveWindow {
                 size: first,
-                initial_max: DEFAULT_WINDOW.min(most),
+                bound: DEFAULT_WINDOW.min(most).max(first),
                 max: most,
                 right_edge: first,
                 read: None,
@@ -168,6 +173,7 @@ impl Receiver {
     #[must_use]
     pub fn acknowledging(mut self, acks: AckRule) -> Self {
         self.acks = acks;
+        self.quick = acks.quick;
         self
     }
 
@@ -251,7 +257,6 @@ impl Receiver {
 
     /// Receives a packet. Then call [`Receiver::poll_ack`].
     pub fn on_data(&mut self, now: Time, data: &Transmit) {
-        self.seen += 1;
         self.pending += 1;
         let before = self.cumulative_ack;
         if data.len == 0 || data.end() == u64::MAX {
@@ -269,20 +274,25 @@ impl Receiver {
             self.on_timestamps(now, data);
         }
         self.insert(data);
-        if !ordered || !self.out_of_order.is_empty() || self.pending >= self.acks.every {
-            self.ack_now = true;
-        }
-        if self.seen <= self.acks.quick {
-            self.ack_now = true;
-        }
-        if !self.ack_now {
-            self.due = self.due.or(Some(now + self.acks.delay));
-        }
         if self.cumulative_ack > before {
             if !self.timestamps {
                 self.window.sample_rtt_by_window(now, self.cumulative_ack);
             }
-            self.window.auto_tune(now, self.cumulative_ack, self.mss);
+            let opens = self.window.auto_tune(now, self.cumulative_ack, self.mss);
+            // As Linux: an odd count, so the first quick ACKs are not used up while the window opens.
+            if opens && self.acks.quick > 0 {
+                self.quick |= 1;
+            }
+        }
+        if !ordered
+            || !self.out_of_order.is_empty()
+            || self.pending >= self.acks.every
+            || self.quick > 0
+        {
+            self.ack_now = true;
+        }
+        if !self.ack_now {
+            self.due = self.due.or(Some(now + self.acks.delay));
         }
     }
 
@@ -438,6 +448,7 @@ impl Receiver {
     pub fn write_ack(&mut self, now: Time, ack: &mut Ack) {
         self.ack_now = false;
         self.pending = 0;
+        self.quick = self.quick.saturating_sub(1);
         self.due = None;
         self.last_ack_sent = self.cumulative_ack;
         if let Some(arrivals) = &mut self.arrivals {
@@ -476,7 +487,7 @@ impl Receiver {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rules::{DATAGRAMS, LINUX, WINDOWS_7};
+    use crate::rules::{DATAGRAMS, LINUX, LINUX_3_16, WINDOWS_7};
     use alcc_cc::{Header, Kind};
 
     const MSS: u64 = 1448;
@@ -523,6 +534,39 @@ mod tests {
         r.on_data(at(30), &segment(18, 0));
         assert_eq!(r.poll_ack(at(69)), None);
         assert_eq!(r.poll_ack(at(70)).unwrap().cumulative_ack, 19 * MSS);
+    }
+
+    #[test]
+    fn a_segment_that_opens_the_window_is_acknowledged_at_once() {
+        let mut r = receiver();
+        let mut data = segment(16, 10);
+        data.echo = at(10);
+        r.on_data(at(20), &data);
+        // 17 segments in 10 ms instead of the assumed ten: (2 * 17 + 16) (1 + 2 * 7 / 10) segments.
+        assert_eq!((r.poll_ack(at(20)), r.window.bound), (None, 120 * MSS));
+        // 65,535 bytes and 37 times two segments are 172,687 bytes, so the 38th reaches the bound.
+        for n in 17..55 {
+            assert!(r.window.size < 120 * MSS, "{n}");
+            r.on_data(at(21), &segment(n, 20));
+            assert!(r.poll_ack(at(21)).is_some(), "{n}");
+        }
+        assert_eq!(r.window.size, 120 * MSS);
+        r.on_data(at(21), &segment(55, 20));
+        assert_eq!(r.poll_ack(at(21)), None);
+        r.on_data(at(21), &segment(56, 20));
+        assert!(r.poll_ack(at(21)).is_some());
+    }
+
+    #[test]
+    fn an_opening_window_does_not_use_up_the_first_quick_acknowledgements() {
+        let mut r = Receiver::new(&LINUX_3_16);
+        // 29,200 bytes and 12 times two segments are 63,952 bytes, so the 13th reaches 65,535; then 16 are left.
+        for n in 0..13 + 16 {
+            r.on_data(at(1), &segment(n, 0));
+            assert!(r.poll_ack(at(1)).is_some(), "{n}");
+        }
+        r.on_data(at(1), &segment(29, 0));
+        assert_eq!(r.poll_ack(at(1)), None);
     }
 
     #[test]
@@ -575,15 +619,15 @@ mod tests {
         // 100 segments per round trip of 10 ms.
         for n in 0..400u64 {
             let mut data = segment(16 + n, 0);
-            let now = at(10) + Span::from_micros(n * 100);
+            let now = at(20) + Span::from_micros(n * 100);
             data.echo = now - Span::from_millis(10);
             r.on_data(now, &data);
             r.poll_ack(now);
         }
-        let window = r.window.advertise(r.cumulative_ack);
-        // Twice that, and more because it has grown tenfold from the assumed ten segments: about
-        // 2 * 144,800 * (1 + 2 * 9).
-        assert!((3 << 20..6 << 20).contains(&window), "{window}");
+        // Twice that with 16 segments, and more because it has grown from 17 segments: 216 (1 + 2 * 83 / 17).
+        assert_eq!(r.window.bound / MSS, 2325);
+        // The first round trip's bound is 120 segments; since the second, 299 segments have opened it.
+        assert_eq!(r.window.advertise(r.cumulative_ack), (120 + 2 * 299) * MSS);
         // The application stops reading: the right edge stays.
         let (edge, from) = (r.window.right_edge, r.cumulative_ack / MSS);
         r.read(at(60), r.cumulative_ack());

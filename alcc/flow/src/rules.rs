@@ -10,7 +10,7 @@
 //! | timeout: initial, minimum | 1 s, 200 ms | 1 s, 200 ms | 3 s, 200 ms | 3 s, 300 ms | tcp_timer; Windows' TcpInitialRTO (from memory) |
 //! | spurious reductions undone by | time stamps, F-RTO, DSACK | same | same | nothing | RFC 3522, 5682; tcp_undo |
 //! | time stamps | yes | yes | yes | no | |
-//! | delayed ACK | 2 segments, 40 ms, 16 quick | same | same | 2 segments, 200 ms | tcp_input; Windows' default |
+//! | delayed ACK | 2 segments, 40 ms; 16 quick, and each that opens the window | same | same | 2 segments, 200 ms | tcp_input; Windows' default |
 //! | maximum send buffer | 4 MiB | 4 MiB | 4 MiB | none that counts | tcp_wmem |
 //! | maximum receive buffer | 32 MiB | 6 MiB | 4 MiB | 16 MiB | tcp_rmem |
 //!
@@ -158,7 +158,8 @@ pub struct AckRule {
     pub every: u64,
     /// Maximum delay of an acknowledgement.
     pub delay: Span,
-    /// Number of first packets that are acknowledged at once.
+    /// Number of first ACKs that are sent at once. If not zero, each segment that opens the receive window is
+    /// acknowledged at once, too.
     pub quick: u64,
 }
 
