@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 /// Algorithms with the seeds of their links.
 pub(super) const CASES: [(&str, u64); 8] = [
     ("fixed:window=15", 6),
-    ("mdi", 7),
+    ("mdi", 15),
     ("copa", 8),
     ("budget", 9),
     ("verus", 10),
@@ -21,7 +21,7 @@ pub(super) const CASES: [(&str, u64); 8] = [
     ("vegas", 13),
 ];
 
-const LENGTH_MS: u64 = 3000;
+const LENGTH_MS: u64 = 2900;
 const ONE_WAY: Span = Span::from_millis(20);
 /// A packet of 1500 bytes at 2 Mbit/s.
 const SERVICE: Span = Span::from_millis(6);
