@@ -6,7 +6,7 @@ use crate::{
 };
 use std::path::{Path, PathBuf};
 
-/// Refused: this build has no loader.
+/// Always an error: this build cannot load BPF programs.
 pub fn load(_group: Option<u32>) -> Result<Vec<Loaded>, BpfError> {
     Err(BpfError::NotBuilt)
 }
@@ -19,7 +19,7 @@ pub fn loaded() -> Vec<&'static Control> {
     crate::controls().filter(registered).collect()
 }
 
-/// Refused: this build has no loader.
+/// Always an error: this build cannot load BPF programs.
 pub fn allow_users(_may: bool) -> Result<(), BpfError> {
     Err(BpfError::NotBuilt)
 }
@@ -39,28 +39,28 @@ pub fn window_group() -> Option<u32> {
     None
 }
 
-/// Refused: this build has no loader.
+/// Always an error: this build cannot load BPF programs.
 pub fn unload() -> Result<Ended, BpfError> {
     Err(BpfError::NotBuilt)
 }
 
-/// Refused: this build has no loader.
+/// Always an error: this build cannot load BPF programs.
 pub fn attach(_selection: &Selection, _control: impl Into<Chosen>) -> Result<Attached, BpfError> {
     Err(BpfError::NotBuilt)
 }
 
-/// Refused: this build has no loader.
+/// Always an error: this build cannot load BPF programs.
 pub fn detach(_selection: &Selection) -> Result<Attached, BpfError> {
     Err(BpfError::NotBuilt)
 }
 
-/// Refused: this build has no loader.
+/// Always an error: this build cannot load BPF programs.
 pub fn survey(_selection: &Selection) -> Result<Attached, BpfError> {
     Err(BpfError::NotBuilt)
 }
 
 impl Future<'_> {
-    /// Refused: this build has no loader.
+    /// Always an error: this build cannot load BPF programs.
     pub fn begin(&self, _control: impl Into<Chosen>) -> Result<(), BpfError> {
         Err(BpfError::NotBuilt)
     }
@@ -71,17 +71,17 @@ pub fn futures() -> Vec<Choice> {
     Vec::new()
 }
 
-/// Refused: this build has no loader.
+/// Always an error: this build cannot load BPF programs.
 pub fn end_futures(_meant: impl Fn(&Choice) -> bool) -> Result<Vec<Choice>, BpfError> {
     Err(BpfError::NotBuilt)
 }
 
-/// Refused: this build has no loader.
+/// Always an error: this build cannot load BPF programs.
 pub fn check_door(_cgroup: &Path) -> Result<(), BpfError> {
     Err(BpfError::NotBuilt)
 }
 
-/// Refused: this build has no loader.
+/// Always an error: this build cannot load BPF programs.
 pub fn open_door(_cgroup: &Path) -> Result<bool, BpfError> {
     Err(BpfError::NotBuilt)
 }
@@ -91,7 +91,7 @@ pub fn doors() -> Vec<PathBuf> {
     Vec::new()
 }
 
-/// Refused: this build has no loader.
+/// Always an error: this build cannot load BPF programs.
 pub fn end_doors() -> Result<(), BpfError> {
     Err(BpfError::NotBuilt)
 }
@@ -106,7 +106,7 @@ pub fn door_cost(_cgroup: &Path) -> Option<Cost> {
 pub enum Trial {}
 
 impl Trial {
-    /// Refused: this build has no loader.
+    /// Always an error: this build cannot load BPF programs.
     pub fn begin(_of: &Selection, _cgroup: &Path, _control: &Chosen) -> Result<Self, BpfError> {
         Err(BpfError::NotBuilt)
     }
@@ -137,22 +137,22 @@ pub mod policy {
     use crate::{BpfError, InForce, Rule, Walk};
     use std::path::{Path, PathBuf};
 
-    /// Refused: this build has no loader.
+    /// Always an error: this build cannot load BPF programs.
     pub fn apply(_rules: &[Rule], _file: &Path) -> Result<Walk, BpfError> {
         Err(BpfError::NotBuilt)
     }
 
-    /// Refused: this build has no loader.
+    /// Always an error: this build cannot load BPF programs.
     pub fn rollback() -> Result<Option<Walk>, BpfError> {
         Err(BpfError::NotBuilt)
     }
 
-    /// Refused: this build has no loader.
+    /// Always an error: this build cannot load BPF programs.
     pub fn in_force() -> Result<Option<InForce>, BpfError> {
         Err(BpfError::NotBuilt)
     }
 
-    /// Refused: this build has no loader.
+    /// Always an error: this build cannot load BPF programs.
     pub fn look() -> Result<Walk, BpfError> {
         Err(BpfError::NotBuilt)
     }

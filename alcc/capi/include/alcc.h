@@ -571,12 +571,12 @@ int alcc_abort(int fd);
 // A descriptor that is writable while `alcc_send` on `fd` takes bytes or has an error to return.
 // Wait for POLLOUT or EPOLLOUT, level or edge triggered. After EAGAIN or a short count it becomes
 // writable when a quarter of the queue is free. Use it only for waiting. It is closed with the
-// stream, so remove it from epoll sets before. Returns -1 with errno if there is none.
+// stream, so remove it from epoll sets first. Returns -1 with errno if there is none.
 //
 // Wait for incoming bytes on `fd` itself. With time stamps as feedback, poll also reports POLLERR
 // there while acknowledgement times wait to be read. Ignore it. For this reason descriptors that
-// are non-blocking when they become a stream get "tcp-info", unless `alcc_set_feedback` or
-// ALCC_FEEDBACK selects another one.
+// are non-blocking when they become a stream have "tcp-info" as feedback, unless
+// `alcc_set_feedback` or ALCC_FEEDBACK selects another source.
 int alcc_writable_fd(int fd);
 
 // Sets the algorithm of a stream, also during a connection, or of all new ones (`ALCC_DEFAULTS`):

@@ -30,7 +30,7 @@ pub(crate) struct Options {
     /// Enforcement of the window, see 'alcc list' [default: auto]
     #[arg(long, hide_short_help = true, value_name = "E")]
     enforce: Option<String>,
-    /// Only these local ports, client networks or share of clients (10%)
+    /// Only these local ports, client networks or share of clients, such as 10%
     ///
     /// Separate several by commas, or repeat the option. All other connections remain plain TCP.
     #[arg(long, value_name = "PORT|CIDR|SHARE", value_delimiter = ',')]

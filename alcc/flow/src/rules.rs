@@ -156,7 +156,7 @@ pub enum Expiry {
 pub struct AckRule {
     /// Maximum number of packets per acknowledgement.
     pub every: u64,
-    /// Maximum delay of an acknowledgement.
+    /// Longest time for which an acknowledgement is delayed.
     pub delay: Span,
     /// Number of first ACKs that are sent at once. If not zero, each segment that opens the receive window is
     /// acknowledged at once, too.

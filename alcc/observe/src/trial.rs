@@ -224,7 +224,7 @@ pub struct Effect {
     /// Mean of the treated group.
     pub treated: f64,
     /// Change of the treated group against the plain one: -0.2 is 20 % less, or for
-    /// [`Metric::Resent`] 20 points less.
+    /// [`Metric::Resent`] 20 percentage points less.
     pub change: f64,
     /// The lower end of its confidence interval, in the same unit.
     pub low: f64,

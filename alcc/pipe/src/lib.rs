@@ -31,7 +31,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use tls::{Fingerprint, Identity, Trust};
 
-/// Approximate maximum time for which a call of a transport waits.
+/// Approximate longest time that a call of a transport waits.
 pub const MAX_WAIT: Duration = Duration::from_millis(200);
 /// Maximum time for the acknowledgement of an answer: an outage at the very end may last some
 /// seconds.

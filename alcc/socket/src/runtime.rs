@@ -212,7 +212,7 @@ impl<W: Waker> Runtime<W> {
         });
     }
 
-    /// Restores the sockets at the end of the process, because others may keep them.
+    /// Restores the sockets at the end of the process, because other processes may still hold them.
     pub fn give_back(&self) {
         let shared = self.is_shared();
         self.guarded(|| {

@@ -123,7 +123,7 @@ fn above_tcp(algorithm: &str) -> String {
 /// Runs and results of the score table: the file `lab/notes/board.json`.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Board {
-    /// Name and version of the program.
+    /// Name and version of the program that wrote the file.
     pub by: String,
     /// Operating system and architecture.
     pub on: String,

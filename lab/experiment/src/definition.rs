@@ -87,7 +87,7 @@ pub enum Subject {
 /// An axis of the sweep.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Axis {
-    /// Its name.
+    /// The axis' name: a parameter of the scenario.
     pub key: String,
     /// Its values.
     pub choices: Vec<Choice>,

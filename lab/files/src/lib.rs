@@ -9,7 +9,7 @@ use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// Access to this machine's files; those beside a scenario have precedence.
+/// Reads files by name; a file in the folder of the scenario has precedence over one in the working directory.
 #[derive(Clone, Debug, Default)]
 pub struct ScenarioFolder {
     folders: Vec<PathBuf>,

@@ -3,8 +3,8 @@
 //! their tolerances.
 use crate::Stats;
 
-/// The tolerance of a synthetic figure. Times and counts are whole milliseconds and packets, so
-/// small ones may also differ by an absolute amount. A figure agrees if it is within either bound.
+/// The tolerance of a synthetic figure: a largest ratio and a largest difference. A figure agrees if it is within one
+/// of them. The difference is for small times and counts, which are whole milliseconds and packets.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Agreement {
     /// Maximum ratio of the larger to the smaller.

@@ -167,7 +167,7 @@ impl Drains {
         self.base_at = now;
     }
 
-    /// Frees memory until the next sample.
+    /// Frees the memory. The next sample allocates it again.
     pub fn shrink(&mut self) {
         self.recent.shrink();
     }

@@ -59,7 +59,7 @@ impl<T: Copy + Ord> WindowedMin<T> {
         self.entries.clear();
     }
 
-    /// Frees memory until the next value.
+    /// Frees the memory. The next value allocates it again.
     pub fn shrink(&mut self) {
         self.entries.shrink_to_fit();
     }
@@ -96,7 +96,7 @@ impl<T: Copy + Ord> WindowedMax<T> {
         self.0.clear();
     }
 
-    /// Frees memory until the next value.
+    /// Frees the memory. The next value allocates it again.
     pub fn shrink(&mut self) {
         self.0.shrink();
     }

@@ -40,7 +40,7 @@ pub(crate) struct Args {
     algorithm: Spec,
     #[command(flatten)]
     plugins: Plugins,
-    /// Also future connections: of the cgroup of --cgroup or --pid, otherwise of all processes
+    /// Also future connections: of the given cgroup, or of the cgroup of process P; without either, of all processes
     ///
     /// --port and --prefix apply to them, too.
     #[arg(long, conflicts_with = "trial")]
@@ -53,7 +53,7 @@ pub(crate) struct Args {
     json: bool,
     #[command(flatten)]
     trial: crate::trial::Args,
-    /// With --trial: end it after this time; Ctrl-C ends it earlier [default: at Ctrl-C]
+    /// With --trial: end it after this time; Ctrl-C ends it earlier [default: until Ctrl-C]
     #[arg(long, value_name = "TIME", requires = "trial", value_parser = positive::<Span>)]
     duration: Option<Span>,
     /// With --trial: serve Prometheus metrics of both groups at this address or Unix socket

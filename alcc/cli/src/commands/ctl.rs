@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// Switch a run of alcc off and on, or change its algorithm or enforcement
+/// Switch a run of alcc off and on, or change its algorithm or how its window is enforced
 ///
 /// A run is an 'alcc run', an 'alcc proxy' or a program that uses the C library. 'off' and 'on'
 /// apply to all runs of this user. The other commands need exactly one run; if there are several,

@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use std::fmt::{Display, Write as _};
 use std::process::ExitCode;
 
-/// List algorithms, transports, carriers, feedback and enforcement
+/// List algorithms and the other values that options take
 ///
 /// Feedback is how an algorithm learns what has arrived, enforcement what keeps the sender to the
 /// algorithm's window, and a carrier what an in-band stream runs over.

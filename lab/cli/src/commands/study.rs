@@ -23,7 +23,7 @@ pub(super) struct Study {
     pub(super) traces: Vec<(PathBuf, Option<Value>)>,
     /// Paths around the traces: one for each combination of round-trip time and queue.
     around: Vec<PathDefaults>,
-    /// Length of each measured window.
+    /// Length of each measurement.
     pub(super) duration: Span,
     /// Repetitions, if given.
     pub(super) runs: Option<u32>,

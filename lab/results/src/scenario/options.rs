@@ -340,7 +340,7 @@ options! {
         rtt "T": Option<Value>,
         /// Flow, such as cubic or 2*verus:r=4@5s; may be repeated [default: budget/over=cubic]
         flow "FLOW": Vec<Value>,
-        /// Length of the measured window [default: 60s]
+        /// Length of the measurement [default: 60s]
         ///
         /// The window begins with the first full-size packet at the bottleneck.
         duration "T": Option<Value>,
@@ -459,7 +459,7 @@ options! {
         ///
         /// For a trace NAME.up, 'partner' is NAME.down.
         up "RATE|TRACE|partner": Option<Value>,
-        /// Length of each measured window [default: 60s]
+        /// Length of each measurement [default: 60s]
         ///
         /// The window starts with the first full-size packet at the bottleneck.
         duration "T": Option<Value>,
