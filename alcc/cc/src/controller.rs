@@ -280,8 +280,8 @@ pub struct AckBatch<'a> {
     pub source: Source,
     /// Bound on the error of the RTT samples; zero on the wire, the tick over TCP.
     pub rtt_error: Span,
-    /// Bytes with a CE mark since the last batch (ECN, RFC 3168). Zero if the
-    /// controller runs where packets cannot be ECN-capable. Elsewhere they are if [`Needs::ecn`] is set.
+    /// Bytes with a CE mark since the last batch (ECN, RFC 3168). Zero where packets
+    /// cannot be ECN-capable. Elsewhere packets are ECN-capable if [`Needs::ecn`] is set.
     pub marked: Bytes,
 }
 

@@ -3,8 +3,9 @@
 //! their tolerances.
 use crate::Stats;
 
-/// The tolerance of a synthetic figure: a largest ratio and a largest difference. A figure agrees if it is within one
-/// of them. The difference is for small times and counts, which are whole milliseconds and packets.
+/// Limits of the ratio and of the difference between a figure of a synthetic trace and that of the recorded one. The
+/// two agree if one of the limits holds. The second is for small times and counts, which are whole milliseconds and
+/// packets.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Agreement {
     /// Maximum ratio of the larger to the smaller.

@@ -35,7 +35,7 @@ enum What {
     /// Show the registered congestion controls and the number of sockets that use each
     #[command(after_help = "Example:\n  sudo alcc bpf status --json")]
     Status(Show),
-    /// Unregister the congestion controls; end the policy, 'alcc attach --future' and what 'load --door' opened to containers
+    /// Unregister the congestion controls; end the policy, 'alcc attach --future', and the access of containers by 'load --door'
     ///
     /// Connections keep the congestion control that they have. Listening sockets get back the one that
     /// they had before.

@@ -47,7 +47,7 @@ pub(crate) struct Args {
     /// Print JSON, one object for each table
     #[arg(long)]
     json: bool,
-    /// Column to sort by, largest first
+    /// Column to sort by, largest first; 'gates': how often the gate of 'alcc run' closed
     #[arg(long, value_name = "KEY", default_value = "rate")]
     sort: Key,
     /// Interval between tables
