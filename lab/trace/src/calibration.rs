@@ -3,9 +3,9 @@
 //! their tolerances.
 use crate::Stats;
 
-/// Limits of the ratio and of the difference between a figure of a synthetic trace and that of the recorded one. The
-/// two agree if one of the limits holds. The second is for small times and counts, which are whole milliseconds and
-/// packets.
+/// Limits within which a figure of a synthetic trace agrees with that of a recorded one: of their ratio, and of their
+/// difference. One of the two is enough. The limit of the difference is for small times and counts: these are whole
+/// milliseconds or packets, so their ratio is too coarse.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Agreement {
     /// Maximum ratio of the larger to the smaller.

@@ -35,10 +35,10 @@ enum What {
     /// Show the registered congestion controls and the number of sockets that use each
     #[command(after_help = "Example:\n  sudo alcc bpf status --json")]
     Status(Show),
-    /// Unregister the congestion controls; end the policy, 'alcc attach --future', and the access of containers by 'load --door'
+    /// Unregister the congestion controls; end the policy and 'alcc attach --future'
     ///
-    /// Connections keep the congestion control that they have. Listening sockets get back the one that
-    /// they had before.
+    /// Containers that 'alcc bpf load --door' has admitted can no longer set a window. Connections keep
+    /// the congestion control that they have. Listening sockets get back the one that they had before.
     #[command(after_help = "Example:\n  sudo alcc bpf unload")]
     Unload(Show),
 }
