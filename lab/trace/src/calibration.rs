@@ -3,9 +3,9 @@
 //! their tolerances.
 use crate::Stats;
 
-/// Limits within which a figure of a synthetic trace agrees with that of a recorded one: of their ratio, and of their
-/// difference. One of the two is enough. The limit of the difference is for small times and counts: these are whole
-/// milliseconds or packets, so their ratio is too coarse.
+/// Limits of equality: a figure of a synthetic trace counts as equal to that of the recorded trace if the ratio of the
+/// two figures, or their difference, is within its limit. The limit of the difference is for small times and counts:
+/// these are whole milliseconds or packets, so their ratio is too coarse.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Agreement {
     /// Maximum ratio of the larger to the smaller.
