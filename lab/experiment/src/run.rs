@@ -190,14 +190,13 @@ impl Runner<'_> {
         let store = keep.map(|folder| Store {
             folder: folder.to_owned(),
             program: self.version.to_owned(),
-            until_complete: false,
         });
         let mut hashes = BTreeMap::new();
         let versions = plan.runs.iter().map(|p| self.version_of(p, &mut hashes));
         let versions: Vec<String> = versions.collect();
         // Several may be repetitions of one command.
         let mut times: BTreeMap<(&str, &str), u32> = BTreeMap::new();
-        let cells = Cells::find(store, plan.runs.len(), |n| {
+        let mut cells = Cells::find(store, plan.runs.len(), |n| {
             let (version, command) = (&*versions[n], &*plan.runs[n].command);
             let time = times.entry((version, command)).or_default();
             *time += 1;

@@ -8,11 +8,12 @@ mod table;
 use crate::cells::{Cells, Store};
 use crate::link::Link;
 use crate::live::Measured;
+use crate::parallel::processors;
 use crate::result_cache;
 use crate::scheme::Scheme;
 use crate::simulated::{self, GoOn, Simulation};
 use crate::tools::Tools;
-use crate::{LabError, pairs};
+use crate::{LabError, pairs, twin};
 use alcc_cc::Registry;
 use alcc_results::{About, EMULATED, Results, SIMULATED, summary, twins};
 use alcc_units::Span;
@@ -89,12 +90,11 @@ pub struct Progress<'a> {
 }
 
 /// A run: what is done at once and kept as one.
-struct Run<'a> {
-    link: &'a Link,
+pub(crate) struct Run<'a> {
+    pub(crate) link: &'a Link,
     /// One in the simulator, several on emulated links.
-    schemes: Vec<Scheme>,
-    number: u32,
-    seed: u64,
+    pub(crate) schemes: Vec<Scheme>,
+    pub(crate) number: u32,
 }
 
 /// Carries out the plan. A run that fails is a row with its error, and the other runs continue.
@@ -111,15 +111,13 @@ pub fn compare(
         Ok::<_, LabError>(Store {
             folder: folder.join("runs"),
             program: program(&plan.backend)?,
-            // A simulated run would only give the same again.
-            until_complete: matches!(plan.backend, Backend::Emulated { .. }),
         })
     });
     let store = store.transpose()?;
     let links = plan.links.iter().map(|link| seeded(plan, link, stop));
     let links: Vec<Vec<Link>> = links.collect::<Result<_, _>>()?;
     let runs: Vec<Run<'_>> = links.iter().flat_map(|l| runs(plan, l)).collect();
-    let cells = Cells::find(store, runs.len(), |i| key(plan, &runs[i]))?;
+    let mut cells = Cells::find(store, runs.len(), |i| key(plan, &runs[i]))?;
     let missing = cells.missing().len();
     let progress = &mut |done, part, i: usize| {
         progress(Progress {
@@ -135,13 +133,21 @@ pub fn compare(
                 plan,
                 tools,
                 log: log.as_deref(),
-                twin: twin.as_ref(),
                 stop,
                 others_ran: AtomicBool::new(missing < runs.len()),
             };
             real.check()?;
             // One after the other: they would disturb each other.
-            cells.run(1, stop, |i, go_on| real.run(&runs[i], go_on), progress)?
+            let run = |i: usize, go_on: GoOn<'_>| real.run(&runs[i], go_on);
+            let mut measured = cells.run(1, stop, run, progress)?;
+            if let Some(registry) = twin {
+                twin::add(plan, &runs, &mut measured, registry, stop, &mut |part| {
+                    progress(runs.len(), part, 0);
+                })?;
+            }
+            // A simulated run would only give the same again.
+            cells.forget();
+            measured
         }
         Backend::Simulated {
             registry,
@@ -194,7 +200,6 @@ fn runs<'a>(plan: &'a Plan, links: &'a [Link]) -> Vec<Run<'a>> {
                 link,
                 schemes,
                 number,
-                seed: link.path.seed,
             });
         }
     }
@@ -263,10 +268,10 @@ fn key(plan: &Plan, run: &Run<'_>) -> String {
     let path = result_cache::hash_of_path(&run.link.path);
     let mut text = format!(
         "link={} path={path} duration={} run={} seed={}",
-        run.link.name, plan.duration, run.number, run.seed
+        run.link.name, plan.duration, run.number, run.link.path.seed
     );
     let side = match &plan.backend {
-        Backend::Emulated { twin, .. } => format!("emulated twin={}", twin.is_some()),
+        Backend::Emulated { .. } => EMULATED.to_owned(),
         Backend::Simulated { start, .. } => format!("simulated start={start}"),
     };
     let _ = write!(text, " {side}");
@@ -367,7 +372,7 @@ pub fn emulated_now() -> About {
         mode: EMULATED.to_owned(),
         date: humantime::format_rfc3339_seconds(SystemTime::now()).to_string(),
         kernel: read("/proc/sys/kernel/osrelease"),
-        cpus: std::thread::available_parallelism().map_or(1, usize::from),
+        cpus: processors(),
         ..About::default()
     }
 }

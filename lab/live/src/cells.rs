@@ -21,14 +21,11 @@ pub struct Store {
     pub folder: PathBuf,
     /// Identifies the program that every result depends on. Results of another one are removed.
     pub program: String,
-    /// Remove the results when all are there, so that the next command measures again.
-    pub until_complete: bool,
 }
 
 /// The cells of a plan, some of them with a stored result.
 pub struct Cells<R> {
-    /// The cache, and whether it is kept until all cells are done.
-    cache: Option<(ResultCache, bool)>,
+    cache: Option<ResultCache>,
     /// Key of each cell; empty without a cache.
     keys: Vec<String>,
     results: Vec<Option<R>>,
@@ -56,7 +53,7 @@ impl<R: Outcome> Cells<R> {
         let keys: Vec<String> = (0..count).map(key).collect();
         Ok(Self {
             results: keys.iter().map(|key| cache.find(key)).collect(),
-            cache: Some((cache, store.until_complete)),
+            cache: Some(cache),
             keys,
         })
     }
@@ -67,7 +64,7 @@ impl<R: Outcome> Cells<R> {
         all.filter(|i| self.results[*i].is_none()).collect()
     }
 
-    /// Does the missing cells, and returns the results of all, in order. `progress` is called at
+    /// Does the missing cells, and takes out the results of all, in order. `progress` is called at
     /// first and now and then: with the number of finished cells, the finished part of all (0 to 1),
     /// and the cell that was begun last.
     ///
@@ -75,7 +72,7 @@ impl<R: Outcome> Cells<R> {
     /// The first error of `work`, and [`LabError::Os`] if a result cannot be stored. What was stored
     /// before stays.
     pub fn run(
-        mut self,
+        &mut self,
         workers: usize,
         stop: &AtomicBool,
         work: impl Fn(usize, GoOn<'_>) -> Result<R, LabError> + Sync,
@@ -113,17 +110,21 @@ impl<R: Outcome> Cells<R> {
             show(done);
             Ok::<(), LabError>(())
         })?;
-        if let Some((cache, until_complete)) = &self.cache {
+        if let Some(cache) = &self.cache {
             cache.remove_stale();
-            if *until_complete {
-                self.keys.iter().for_each(|key| cache.forget(key));
-            }
         }
-        Ok(self.results.into_iter().flatten().collect())
+        Ok(self.results.drain(..).flatten().collect())
+    }
+
+    /// Removes the stored results, so that the next command measures again.
+    pub fn forget(&self) {
+        if let Some(cache) = &self.cache {
+            self.keys.iter().for_each(|key| cache.forget(key));
+        }
     }
 
     fn stored(&self, i: usize, result: R) -> Result<R, LabError> {
-        if let Some((cache, _)) = &self.cache
+        if let Some(cache) = &self.cache
             && !result.has_failed()
         {
             cache.put(&self.keys[i], &result)?;

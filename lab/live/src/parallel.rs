@@ -7,6 +7,11 @@ use std::time::Duration;
 /// Interval at which [`each_watched`] polls while nothing is ready.
 const INTERVAL: Duration = Duration::from_millis(200);
 
+/// Number of processors, the workers if nothing else is said.
+pub fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
 /// Does `work` with each of `items` on `workers` threads. Gives each result to `done` on the
 /// calling thread, in the order in which they are ready. The first error of `done` ends it: what is
 /// under way is finished, nothing more is begun.

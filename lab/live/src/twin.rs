@@ -3,78 +3,110 @@
 //! of the simulator, for the same scheme on the same link.
 mod real;
 
-use crate::LabError;
-use crate::live::{Experiment, Measured};
-use crate::scheme::Scheme;
-use crate::simulated::{self, Simulation};
+use crate::board::{Plan, Run};
+use crate::cells::Cells;
+use crate::live::Measured;
+use crate::parallel::processors;
+use crate::simulated::{self, GoOn, Simulation};
+use crate::{LabError, Link};
 use alcc_cc::Registry;
 use alcc_results::twins::Bounds;
 use alcc_results::{EMULATED, Results, Row, SIMULATED, signed};
 use alcc_units::Span;
 use std::fmt::Write as _;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 pub use real::Real;
 
 /// Simulated runs beside each emulated one.
 const SEEDS: u64 = 8;
 
-/// Adds the simulated counterpart of every row. The simulated flow begins so that both windows
-/// begin at the same moment of the link.
+/// A row of real programs, and the simulation beside it.
+struct Counterpart<'a> {
+    /// Index of the run.
+    run: usize,
+    row: &'a Row,
+    /// Start of its window, seconds from the start of the link.
+    started: f64,
+    simulation: Simulation<'a>,
+}
+
+/// Adds the simulated counterpart of every row, after the last run: it would disturb real programs.
 pub(crate) fn add(
-    measured: &mut Measured,
-    experiment: &Experiment<'_>,
-    schemes: &[Scheme],
+    plan: &Plan,
+    runs: &[Run<'_>],
+    measured: &mut [Measured],
     registry: &Registry,
     stop: &AtomicBool,
+    progress: &mut dyn FnMut(f64),
 ) -> Result<(), LabError> {
-    let link = experiment.link;
-    let settle = experiment.crowd.map_or(Span::ZERO, |crowd| crowd.settle);
-    for series in &mut measured.series {
-        series.side = Some(EMULATED.to_owned());
+    for Measured { rows, series, .. } in &mut *measured {
+        let rows = rows.iter_mut().map(|row| &mut row.side);
+        let sides = rows.chain(series.iter_mut().map(|series| &mut series.side));
+        sides.for_each(|side| *side = Some(EMULATED.to_owned()));
     }
-    let go_on = |_: f64| !stop.load(Ordering::Relaxed);
-    let emulated = measured.rows.len();
-    for at in 0..emulated {
-        let row = &mut measured.rows[at];
-        row.side = Some(EMULATED.to_owned());
-        let scheme = schemes.iter().find(|s| s.name == row.scheme);
-        let Some(scheme) = scheme.filter(|s| !s.flows.is_empty()) else {
-            continue;
+    let mut all = Vec::new();
+    for (i, (run, measured)) in runs.iter().zip(&*measured).enumerate() {
+        for row in measured.rows.iter().filter(|row| row.error.is_none()) {
+            let scheme = run.schemes.iter().find(|s| s.name == row.scheme);
+            let scheme = scheme.filter(|s| !s.flows.is_empty());
+            let Some((scheme, started)) = scheme.zip(row.started_s) else {
+                continue;
+            };
+            let begin = Span::from_secs_f64(started);
+            all.push(Counterpart {
+                run: i,
+                row,
+                started,
+                simulation: Simulation {
+                    link: run.link,
+                    scheme,
+                    registry,
+                    duration: plan.duration,
+                    start: begin.saturating_sub(run.link.path.down.delay),
+                    settle: plan.settle,
+                    run: run.number,
+                },
+            });
+        }
+    }
+    let mut cells = Cells::find(None, all.len(), |_| String::new())?;
+    let work = |i: usize, go_on: GoOn<'_>| all[i].simulated(go_on);
+    let twins = cells.run(processors(), stop, work, &mut |_, part, _| progress(part))?;
+    let of: Vec<usize> = all.iter().map(|one| one.run).collect();
+    for (run, twin) in of.into_iter().zip(twins) {
+        measured[run].rows.extend(twin.rows);
+        measured[run].series.extend(twin.series);
+    }
+    Ok(())
+}
+
+impl Counterpart<'_> {
+    /// The simulated flow begins so that both windows begin at the same moment of the link.
+    fn simulated(&self, go_on: GoOn<'_>) -> Result<Measured, LabError> {
+        let Simulation { link, scheme, .. } = self.simulation;
+        let run = |start: Span, link: &Link| {
+            let simulation = Simulation {
+                link,
+                start,
+                ..self.simulation
+            };
+            simulated::run(&simulation, &|_| go_on(0.0))
         };
-        let Some(started) = row.started_s.filter(|_| row.error.is_none()) else {
-            continue;
-        };
-        let begin = Span::from_secs_f64(started);
-        let mut simulation = Simulation {
-            link,
-            scheme,
-            registry,
-            duration: experiment.duration,
-            start: begin.saturating_sub(link.path.down.delay),
-            settle,
-            run: row.run,
-        };
-        let mut twin = simulated::run(&simulation, &go_on)?;
+        let mut start = self.simulation.start;
+        let mut twin = run(start, link)?;
         // A sender that takes longer until its first full packet begins so much earlier.
         if let Some(late) = twin.rows.first().and_then(|row| row.started_s)
-            && late > started
+            && late > self.started
         {
-            let late = Span::from_secs_f64(late - started);
-            simulation.start = simulation.start.saturating_sub(late);
-            twin = simulated::run(&simulation, &go_on)?;
+            start = start.saturating_sub(Span::from_secs_f64(late - self.started));
+            twin = run(start, link)?;
         }
         // One draw of what is random says little: a few more, as far as there is anything random.
         for seed in 1..SEEDS {
             let mut other = link.clone();
             other.path.seed = link.path.seed.wrapping_add(seed << 32);
-            let again = simulated::run(
-                &Simulation {
-                    link: &other,
-                    ..simulation
-                },
-                &go_on,
-            )?;
+            let again = run(start, &other)?;
             let numbers = |measured: &Measured| measured.rows.first().map(Row::numbers);
             if seed == 1 && numbers(&again) == numbers(&twin) {
                 break;
@@ -84,10 +116,9 @@ pub(crate) fn add(
         for row in &mut twin.rows {
             if scheme.is_crowd {
                 // As its flows together are described on the other side.
-                let real = &measured.rows[at];
-                row.feedback.clone_from(&real.feedback);
-                row.enforcement.clone_from(&real.enforcement);
-                row.under.clone_from(&real.under);
+                row.feedback.clone_from(&self.row.feedback);
+                row.enforcement.clone_from(&self.row.enforcement);
+                row.under.clone_from(&self.row.under);
             } else {
                 scheme.describe(row);
             }
@@ -96,10 +127,8 @@ pub(crate) fn add(
         for series in &mut twin.series {
             series.side = Some(SIMULATED.to_owned());
         }
-        measured.rows.extend(twin.rows);
-        measured.series.extend(twin.series);
+        Ok(twin)
     }
-    Ok(())
 }
 
 /// The columns of Jain's index.
@@ -199,11 +228,29 @@ pub fn table(results: &Results) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scheme::Side;
-    use crate::{Link, PathDefaults, Tools};
+    use crate::board::Backend;
+    use crate::{PathDefaults, Scheme, Side, Tools};
     use alcc_results::{Summary, Twin};
     use std::collections::BTreeSet;
     use std::path::Path;
+
+    /// A plan of one link, whose runs nobody does.
+    fn plan(link: Link, schemes: Vec<Scheme>) -> Plan {
+        Plan {
+            links: vec![link],
+            schemes,
+            duration: Span::from_secs(2),
+            settle: Span::ZERO,
+            runs: 1,
+            backend: Backend::Emulated {
+                tools: Tools::new("alcc".into()),
+                log: None,
+                twin: None,
+            },
+            command: String::new(),
+            keep: None,
+        }
+    }
 
     /// The seeds of the simulated rows beside an emulated one.
     fn seeds(loss: f64) -> Vec<u64> {
@@ -211,30 +258,25 @@ mod tests {
             loss: [loss, 0.0],
             ..PathDefaults::default()
         };
-        let link = &Link::open_in(Path::new("12mbit"), &defaults).unwrap();
+        let link = Link::open_in(Path::new("12mbit"), &defaults).unwrap();
         let registry = alcc_zoo::registry();
-        let schemes = &Scheme::list("cubic", &registry, &[Side::Emulated]).unwrap()[..];
-        let tools = &Tools::new("alcc".into());
-        let experiment = Experiment {
-            link,
-            shared: None,
-            crowd: None,
-            schemes,
-            duration: Span::from_secs(2),
-            run: 1,
-            tools,
-            log: None,
-        };
-        let mut row = link.row(experiment.duration, 1);
-        schemes[0].describe(&mut row);
+        let schemes = Scheme::list("cubic", &registry, &[Side::Emulated]).unwrap();
+        let plan = plan(link, schemes);
+        let runs = [Run {
+            link: &plan.links[0],
+            schemes: plan.schemes.clone(),
+            number: 1,
+        }];
+        let mut row = plan.links[0].row(plan.duration, 1);
+        plan.schemes[0].describe(&mut row);
         row.started_s = Some(0.1);
-        let mut measured = Measured {
+        let mut measured = [Measured {
             rows: vec![row],
             ..Measured::default()
-        };
+        }];
         let stop = AtomicBool::new(false);
-        add(&mut measured, &experiment, schemes, &registry, &stop).unwrap();
-        let (real, simulated) = measured.rows.split_first().unwrap();
+        add(&plan, &runs, &mut measured, &registry, &stop, &mut |_| {}).unwrap();
+        let (real, simulated) = measured[0].rows.split_first().unwrap();
         assert_eq!(real.side.as_deref(), Some(EMULATED));
         assert!((simulated.iter()).all(|row| row.side.as_deref() == Some(SIMULATED)));
         simulated.iter().map(|row| row.seed).collect()

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `alcc-lab bundle`: archives of a study with its traces and results.
-use super::compare::{command_line, failed_runs, failure, processors};
+use super::compare::{command_line, failed_runs, failure};
 use super::read_text;
 use super::study::Study;
 use crate::failure::{Failure, reason};
@@ -8,6 +8,7 @@ use crate::output::{Product, note, print, will_be_written};
 use crate::progress::{Bar, stop_flag};
 use alcc_cc::Registry;
 use alcc_live::board::{self, Backend, Plan};
+use alcc_live::parallel::processors;
 use alcc_live::{Link, PathDefaults, Results, Row, Side, input_files};
 use alcc_results::scenario::{self, StudyOptions};
 use serde_json::Value;

@@ -11,6 +11,7 @@ use crate::progress::{Bar, stop_flag};
 use alcc_cc::Registry;
 use alcc_experiment::plan::shell_word;
 use alcc_live::board::{self, Backend, Plan};
+use alcc_live::parallel::processors;
 use alcc_live::truth::{self, Reference, Runner, Traces};
 use alcc_live::{LabError, Results, Scheme, Side, Tools, pairs, parts, twin};
 use alcc_results::scenario::StudyOptions;
@@ -308,10 +309,6 @@ fn from_starts<T>(
         progress: &mut |done, of, part| bar.show(part, &format!("{done} of {of} runs")),
     };
     run(runner).map_err(failure)
-}
-
-pub(super) fn processors() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// Measures, writes the files, prints. For emulated links it first acquires the privilege to make

@@ -7,6 +7,7 @@ mod validate;
 use crate::commands::read_text;
 use crate::failure::{Failure, reason};
 use alcc_live::mdi::Lessons;
+use alcc_live::parallel::processors;
 use alcc_results::scenario::{ScenarioOptions, Value};
 use alcc_trace::SCENARIOS;
 use std::path::Path;
@@ -73,8 +74,7 @@ impl World {
     }
 
     fn workers(&self) -> usize {
-        self.jobs
-            .map_or_else(super::compare::processors, usize::from)
+        self.jobs.map_or_else(processors, usize::from)
     }
 }
 

@@ -23,6 +23,7 @@ use alcc_experiment::run::{Runner, Side};
 use alcc_experiment::table::Table;
 use alcc_experiment::{Judgement, Plan, Run};
 use alcc_files::ScenarioFolder;
+use alcc_live::parallel::processors;
 use alcc_live::{LabError, Tools};
 use alcc_results::{About, InputFile, SIMULATED};
 use alcc_sys::process_cpu;
@@ -163,7 +164,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
             Err(why) => (None, Some(why)),
         },
     };
-    let workers = super::compare::processors() * if mode == Mode::Shortened { 2 } else { 1 };
+    let workers = processors() * if mode == Mode::Shortened { 2 } else { 1 };
     let stop = stop_flag()?;
     let runner = Runner {
         registry: &registry,

@@ -12,6 +12,7 @@ use alcc_experiment::table::Table;
 use alcc_experiment::{Definition, Plan, Run, page, sweep};
 use alcc_live::LabError;
 use alcc_live::board::aligned;
+use alcc_live::parallel::processors;
 use alcc_results::scenario::ScenarioOptions;
 use alcc_results::{About, SIMULATED, Spread};
 use std::path::{Path, PathBuf};
@@ -121,9 +122,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         registry: &registry,
         files: &files,
         version: &program(&args.plugins)?,
-        workers: args
-            .jobs
-            .map_or_else(super::compare::processors, usize::from),
+        workers: args.jobs.map_or_else(processors, usize::from),
         stop: &stop,
         side: Side::Simulated,
     };

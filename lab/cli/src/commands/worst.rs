@@ -12,6 +12,7 @@ use alcc_experiment::worst::{self, Cell, Drawn, Fault, Grid, Judged};
 use alcc_experiment::{Plan, Run};
 use alcc_files::ScenarioFolder;
 use alcc_live::board::aligned;
+use alcc_live::parallel::processors;
 use alcc_results::{About, SIMULATED};
 use alcc_sim::{FlowSpec, Timing};
 use std::fmt::Write as _;
@@ -237,7 +238,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
             registry: &registry,
             files: &ScenarioFolder::default(),
             version: &program(&args.plugins)?,
-            workers: (args.jobs).map_or_else(super::compare::processors, usize::from),
+            workers: (args.jobs).map_or_else(processors, usize::from),
             stop: &stop,
             side: Side::Simulated,
         },

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The runs of a comparison with real programs on emulated links.
 use super::{Plan, Run};
+use crate::LabError;
 use crate::link::Link;
 use crate::live::{self, Crowd, Experiment, Measured};
 use crate::scheme::Scheme;
 use crate::simulated::GoOn;
 use crate::tools::Tools;
 use crate::twin::Real;
-use crate::{LabError, twin};
-use alcc_cc::Registry;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -17,7 +16,6 @@ pub(super) struct RealPrograms<'a> {
     pub(super) plan: &'a Plan,
     pub(super) tools: &'a Tools,
     pub(super) log: Option<&'a Path>,
-    pub(super) twin: Option<&'a Registry>,
     pub(super) stop: &'a AtomicBool,
     /// A run has been finished, now or by an earlier command.
     pub(super) others_ran: AtomicBool,
@@ -62,19 +60,10 @@ impl RealPrograms<'_> {
         let tried = live::run(&experiment, self.stop, &mut |part| {
             go_on(part);
         });
-        let mut measured = match tried {
+        let measured = match tried {
             Err(e) if others_ran && !matches!(e, LabError::Stopped) => failed(&experiment, &e),
             tried => tried?,
         };
-        if let Some(registry) = self.twin {
-            twin::add(
-                &mut measured,
-                &experiment,
-                &run.schemes,
-                registry,
-                self.stop,
-            )?;
-        }
         self.others_ran.store(true, Ordering::Relaxed);
         Ok(measured)
     }

@@ -71,13 +71,13 @@ fn repetitions_have_the_next_seeds_on_both_sides() {
     };
     let seeds = |plan: &Plan| {
         let links = seeded(plan, &plan.links[0], &AtomicBool::new(false)).unwrap();
-        let seeds = |run: Run<'_>| (run.number, run.seed, run.link.path.seed);
+        let seeds = |run: Run<'_>| (run.number, run.link.path.seed);
         let seeds = runs(plan, &links).into_iter().map(seeds);
         seeds.collect::<Vec<_>>()
     };
-    assert_eq!(seeds(&plan), [(1, 7, 7), (1, 7, 7), (2, 8, 8), (2, 8, 8)]);
+    assert_eq!(seeds(&plan), [(1, 7), (1, 7), (2, 8), (2, 8)]);
     plan.backend = emulated;
-    assert_eq!(seeds(&plan), [(1, 7, 7), (2, 8, 8)]);
+    assert_eq!(seeds(&plan), [(1, 7), (2, 8)]);
 }
 
 /// A thousand synthetic channels take half a minute to make.
@@ -122,7 +122,7 @@ fn every_table_says_tuned() {
     for text in [
         table(&results, Interval::Range),
         results.summary.sentence.clone(),
-        crate::twin::table(&results),
+        twin::table(&results),
         pairs::table(&results),
         pairs::markdown(&results),
         crate::picture::svg(&results).unwrap(),
@@ -144,7 +144,6 @@ fn the_headline_of_a_full_machine_says_so() {
         link: &plan.links[0],
         schemes: Vec::new(),
         number,
-        seed: 1,
     };
     let report = |late_wakeups| RuntimeReport {
         connections: 1,

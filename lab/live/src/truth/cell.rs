@@ -81,8 +81,8 @@ impl Runner<'_> {
         }
         let simulate = |n: usize, go_on: GoOn<'_>| simulated::run(&simulations[n], go_on);
         let of = simulations.len();
-        let runs = Cells::find(None, of, |_| String::new())?;
-        let runs = runs.run(self.workers, self.stop, simulate, &mut |done, part, _| {
+        let mut cells = Cells::find(None, of, |_| String::new())?;
+        let runs = cells.run(self.workers, self.stop, simulate, &mut |done, part, _| {
             (self.progress)(done, of, part);
         })?;
         let mut rows = runs.into_iter().flat_map(|run| run.rows);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The program and the machine of stored results and pages.
 use crate::about::whole_command;
-use crate::commands::compare::processors;
 use crate::failure::Failure;
 use crate::plugin_arg::Plugins;
 use alcc_experiment::page::Provenance;
 use alcc_experiment::stored;
+use alcc_live::parallel::processors;
 use std::fs;
 use std::path::{Path, PathBuf};
 
