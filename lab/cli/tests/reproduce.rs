@@ -286,6 +286,28 @@ fn stored_runs_of_the_old_form_are_refused_by_name() {
     assert_eq!((said.trim_end().lines().count(), status), (1, Some(2)));
 }
 
+/// New results would be merged with them.
+#[test]
+fn stored_results_of_another_version_are_refused_before_the_first_run() {
+    let folder = Folder::with(EXPERIMENT);
+    std::fs::create_dir(folder.path().join("into")).unwrap();
+    for (name, words) in [
+        ("results.json", &[FILE, "--results", "into"][..]),
+        ("board.json", &["--board", "into"]),
+    ] {
+        let file = folder.path().join("into").join(name);
+        for old in ["{\"entries\": []}", "x"] {
+            std::fs::write(&file, old).unwrap();
+            let (said, status) = folder.refused(words);
+            let says = format!("into/{name}: stored results of another version (");
+            assert!(said.contains(&says), "{said}");
+            assert_eq!(status, Some(2));
+            assert_eq!(std::fs::read_to_string(&file).unwrap(), old);
+        }
+    }
+    assert!(!folder.path().join("reproduced/static.runs").exists());
+}
+
 #[test]
 fn a_missing_trace_is_not_run_and_the_others_go_on() {
     let folder = Folder::with(EXPERIMENT);

@@ -120,7 +120,7 @@ impl Applications {
     /// # Errors
     /// The error of the parser.
     pub fn from_json(text: &str) -> Result<Self, String> {
-        serde_json::from_str(text).map_err(|e| format!("read the figures of applications: {e}"))
+        serde_json::from_str(text).map_err(|e| e.to_string())
     }
 
     /// Writes the file.

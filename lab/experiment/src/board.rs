@@ -305,7 +305,7 @@ impl Board {
     /// # Errors
     /// The error of the parser.
     pub fn from_json(text: &str) -> Result<Self, String> {
-        serde_json::from_str(text).map_err(|e| format!("read the stored board: {e}"))
+        serde_json::from_str(text).map_err(|e| e.to_string())
     }
 
     /// The file: a cell is a line.

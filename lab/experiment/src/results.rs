@@ -60,7 +60,7 @@ impl Results {
     /// # Errors
     /// The error of the parser.
     pub fn from_json(text: &str) -> Result<Self, String> {
-        serde_json::from_str(text).map_err(|e| format!("read the stored results: {e}"))
+        serde_json::from_str(text).map_err(|e| e.to_string())
     }
 
     /// Writes the file. Each experiment is one line, so that a changed experiment is a changed

@@ -8,7 +8,7 @@ mod written;
 use self::asked::{Asked, asked, keep_cells};
 pub(super) use self::origin::{origin, program};
 pub(super) use self::written::{about, write, write_table};
-use self::written::{store, table, write_pages};
+use self::written::{store, stored, table, write_pages};
 use super::compare::failure;
 use crate::commands::emulate::processes::Processes;
 use crate::failure::Failure;
@@ -16,9 +16,11 @@ use crate::output::{alone_in, folder, note, print, will_be_written};
 use crate::plugin_arg::Plugins;
 use crate::progress::{Bar, stop_flag};
 use crate::trace_arg::is_folder;
+use alcc_experiment::applications::Applications;
 use alcc_experiment::definition::Subject;
 use alcc_experiment::judge::{Mode, Verdict};
 use alcc_experiment::page::Took;
+use alcc_experiment::results::Results;
 use alcc_experiment::run::{Runner, Side};
 use alcc_experiment::table::Table;
 use alcc_experiment::{Judgement, Plan, Run};
@@ -275,6 +277,16 @@ fn check(args: &Args, all: &mut [Asked]) -> Result<(), Failure> {
     let generated = [&args.results, &args.board, &args.applications];
     for into in generated.into_iter().flatten() {
         folder(into)?;
+    }
+    if let Some(into) = &args.results {
+        let name = match args.mode() {
+            Mode::Emulated => "emulated.json",
+            Mode::Simulated | Mode::Shortened => "results.json",
+        };
+        stored(&into.join(name), Results::from_json)?;
+    }
+    if let Some(into) = &args.applications {
+        stored(&into.join("applications.json"), Applications::from_json)?;
     }
     Ok(())
 }

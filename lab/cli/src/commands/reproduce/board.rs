@@ -2,7 +2,7 @@
 //! `--board`: the score table of all algorithms, and the default algorithm that follows from it.
 use super::origin::provenance;
 use super::simulate;
-use super::written::{traces, write};
+use super::written::{stored, traces, write};
 use crate::commands::read_text;
 use crate::failure::{Failure, reason};
 use crate::output::print;
@@ -37,6 +37,11 @@ pub(super) fn run(
     into: &Path,
 ) -> Result<ExitCode, Failure> {
     let schemes = board::schemes(runner.registry);
+    // It takes a quiet machine: what is stored stays.
+    let before = match live {
+        Some(_) => None,
+        None => stored(&into.join("board.json"), Board::from_json)?,
+    };
     let mut bar = Bar::new();
     let provenance = provenance();
     let mut board = Board {
@@ -70,16 +75,12 @@ pub(super) fn run(
         board.cells.extend(board::cells(kind, &runs));
     }
     drop(bar);
-    match live {
-        Some(live) => board.cells.extend(board::live(&live)),
-        // It takes a quiet machine: what is stored stays.
-        None => {
-            let stored = read_text(&into.join("board.json"));
-            if let Some(stored) = stored.ok().and_then(|text| Board::from_json(&text).ok()) {
-                board.keep_live(stored);
-            }
-        }
-    }
+    before
+        .into_iter()
+        .for_each(|before| board.keep_live(before));
+    board
+        .cells
+        .extend(live.into_iter().flat_map(|live| board::live(&live)));
     write(
         into,
         "board.json",

@@ -18,8 +18,26 @@ use alcc_results::scenario::Files as _;
 use alcc_results::{About, metadata_of_csv};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
-use std::io::Write as _;
+use std::io::{ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
+
+/// Reads stored results of an earlier command, parts of which stay; `None` without such a file.
+pub(super) fn stored<T>(
+    file: &Path,
+    read: impl FnOnce(&str) -> Result<T, String>,
+) -> Result<Option<T>, Failure> {
+    let read = match read_text(file) {
+        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
+        text => text.map_err(|e| reason(&e)).and_then(|text| read(&text)),
+    };
+    let wrong = |why| {
+        Failure::usage(format!(
+            "{}: stored results of another version ({why}): move the file away, or name another folder",
+            file.display()
+        ))
+    };
+    read.map(Some).map_err(wrong)
+}
 
 /// Writes what the options want kept beside the pages.
 pub(super) fn store(
@@ -31,9 +49,8 @@ pub(super) fn store(
     if let Some(folder) = &args.results {
         let mut results = results(all, judged, files, &build()?);
         let name = results.name();
-        let before = read_text(&folder.join(format!("{name}.json")));
-        let before = before.ok().and_then(|text| Results::from_json(&text).ok());
-        if let Some(before) = before {
+        let file = folder.join(format!("{name}.json"));
+        if let Some(before) = stored(&file, Results::from_json)? {
             results.keep_times(&before);
             // Those that were not asked for stay.
             if !args.all {
@@ -45,18 +62,13 @@ pub(super) fn store(
         write(folder, &format!("{name}.md"), results.page())?;
     }
     if let Some(folder) = &args.applications {
-        let mut stored = applications(all, judged, &build()?);
+        let mut figures = applications(all, judged, &build()?);
         // Those that were not asked for stay.
-        let before = read_text(&folder.join("applications.json"));
-        if let Some(before) = before
-            .ok()
-            .and_then(|text| Applications::from_json(&text).ok())
-        {
-            stored.keep(before);
-        }
-        let json = stored.to_json().map_err(Failure::failed)?;
+        let before = stored(&folder.join("applications.json"), Applications::from_json)?;
+        before.into_iter().for_each(|before| figures.keep(before));
+        let json = figures.to_json().map_err(Failure::failed)?;
         write(folder, "applications.json", json)?;
-        write(folder, "applications.md", stored.page())?;
+        write(folder, "applications.md", figures.page())?;
     }
     Ok(())
 }
