@@ -245,6 +245,50 @@ fn an_archive_gives_the_same_rows_or_says_which_differ() {
     }
 }
 
+/// Each is refused in one line that names it, or says which rows differ.
+#[test]
+fn archives_of_another_version_are_refused_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let study = "traces = \"12mbit\"\nschemes = \"cubic\"\nduration = \"1s\"\n";
+    fs::write(at.join("study.toml"), study).unwrap();
+    good(&lab(at, "bundle study.toml --out x.tar"));
+    let sum =
+        "s#\\(study.toml\",\"sha256\":\"\\)[0-9a-f]*#\\1'$(sha256sum <y/study.toml | cut -c1-64)'#";
+    for (script, says) in [
+        (
+            "sed -i 's/\"flows\":/\"rows\":/' y/results/results.json",
+            "y.tar: results/results.json in it: it has another form than this version reads",
+        ),
+        (
+            "echo 'seeds = 2' >>y/study.toml",
+            "y.tar: study.toml:4: no key 'seeds'",
+        ),
+        (
+            "sed -i 's/cubic/alcc-verus/' y/study.toml",
+            "y.tar: study.toml:2: schemes: flow 'alcc-verus': this is now written verus/over=cubic",
+        ),
+    ] {
+        let script = format!(
+            "rm -rf y; mkdir y; tar -xf x.tar -C y; {script}; sed -i '{sum}' y/results/results.json; tar -cf y.tar -C y ."
+        );
+        let mut shell = Command::new("sh");
+        assert!(
+            shell
+                .args(["-ec", &script])
+                .current_dir(at)
+                .status()
+                .unwrap()
+                .success()
+        );
+        let output = lab(at, "bundle --check y.tar");
+        let error = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{script}: {error}");
+        assert!(error.contains(says), "{script}: {error}");
+        assert_eq!(error.trim_end().lines().count(), 1, "{error}");
+    }
+}
+
 /// An archive is untrusted: nothing outside of it is read for it.
 #[test]
 fn what_leads_out_of_an_archive_is_refused() {
@@ -288,7 +332,7 @@ fn what_leads_out_of_an_archive_is_refused() {
     for (script, says) in [
         (
             "truncate -s 500M zeros; tar -czf",
-            "it is not an uncompressed tar archive",
+            "it is not a whole, uncompressed tar archive",
         ),
         (
             "truncate -s 1T zeros; tar -cSf",
@@ -324,7 +368,7 @@ fn what_leads_out_of_an_archive_is_refused() {
     let output = lab(at, "bundle --check y.tar");
     let error = text(&output.stderr);
     assert!(
-        error.contains("is cut off") || error.contains("no uncompressed tar"),
+        error.contains("is cut off") || error.contains("not a whole"),
         "{error}"
     );
     // A name with a colon is not a host.

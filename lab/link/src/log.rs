@@ -269,7 +269,9 @@ impl Parser {
         };
         match (self.lines, line.strip_prefix("# ")) {
             (1, _) if line == FIRST_LINE => Ok(None),
-            (1, _) => Err(fail("not a packet log, which begins '# alcc packet log 1'")),
+            (1, _) => Err(fail(
+                "expected '# alcc packet log 1', as logs of this version begin",
+            )),
             (_, Some(comment)) => self.header.read(comment).map(|()| None).map_err(fail),
             (_, None) => parse_line(line).map(Some).map_err(fail),
         }

@@ -225,11 +225,19 @@ fn check(args: &Args, folder: &Path) -> Result<ExitCode, Failure> {
             )));
         }
     }
-    let now = measure(args, folder)?;
+    // Errors name the archive, not the copy.
+    let now = measure(args, folder).map_err(|failure| match failure {
+        Failure::Usage(why) => wrong(why.replace(&format!("{}/", folder.display()), "")),
+        failed @ Failure::Failed(_) => failed,
+    })?;
     if now.about.build != before.about.build {
+        let build = match &*before.about.build {
+            "" => "an unknown build",
+            build => &format!("build {build}"),
+        };
         note(format_args!(
-            "alcc-lab: the results are of build {}, this is {}",
-            before.about.build, now.about.build
+            "alcc-lab: the results are of {build}, this is {}",
+            now.about.build
         ));
     }
     let mut differ = differences(&before.flows, &now.flows)?;
@@ -280,7 +288,7 @@ fn packed(folder: &Path) -> Result<Vec<u8>, String> {
 fn unpack(archive: &Path, folder: &Path) -> Result<(), String> {
     let no_archive = |e: &Error| match e.kind() {
         ErrorKind::Other | ErrorKind::InvalidData | ErrorKind::UnexpectedEof => {
-            format!("it is not an uncompressed tar archive: {}", reason(e))
+            "it is not a whole, uncompressed tar archive".to_owned()
         }
         _ => reason(e),
     };

@@ -27,6 +27,10 @@ fn folder() -> tempfile::TempDir {
         ("empty.toml", b"# nothing\n"),
         ("notes.txt", b"nonsense"),
         ("steps.csv", b"seconds,mbps\n"),
+        (
+            "newer.down",
+            b"# alcc packet log 2\n1.000 - 1500 0.500 0 1\n",
+        ),
         ("mixed.csv", b"seconds,mbps\n0,5\n1,6 kbit\n"),
         ("back.csv", b"seconds,mbps\n0,5\n2,6\n1,7\n"),
         ("cut.csv", b"seconds,mbps\n0,5\n1"),

@@ -3,7 +3,8 @@
 
 /// Command lines, and the text that their error must contain. The folder has good.trace, bad.trace
 /// (a word in line 2), empty.trace, random.bin, bad.toml, idle.toml (a jitter, but no flow that
-/// uses it), notes.txt, steps.csv (only a header line), script.sh (its interpreter does not exist)
+/// uses it), notes.txt, steps.csv (only a header line), newer.down (a packet log of version
+/// 2), script.sh (its interpreter does not exist)
 /// and a folder `dir`. `EMPTY` is an empty word, as a shell makes of "$UNSET".
 pub(super) const WRONG: &[(&str, &str)] = &[
     ("nosuch", "'nosuch'"),
@@ -103,6 +104,10 @@ pub(super) const WRONG: &[(&str, &str)] = &[
         "it has no key: write what is to be simulated",
     ),
     ("sim random.bin", "it is not UTF-8 text: name a text file"),
+    (
+        "trace plot newer.down",
+        "newer.down: packet log, line 1: expected '# alcc packet log 1', as logs of this version begin: found '# alcc packet log 2'",
+    ),
     ("sim --steps steps.csv", "expected lines of numbers"),
     (
         "sim --steps mixed.csv",

@@ -32,12 +32,12 @@ pub(super) struct Log {
     has_capacity: bool,
 }
 
-/// The log in this file; `None` if it is none, or is not there.
+/// The log in this file; `None` if it is none, or is not there. One of another version is an error.
 pub(super) fn read(file: &OsStr) -> Result<Option<Log>, Failure> {
     let path = Path::new(file);
-    let mut first = [0; FIRST_LINE.len()];
+    let mut first = [0; FIRST_LINE.len() - 1];
     let mut begins = || File::open(path).and_then(|mut f| f.read_exact(&mut first).map(|()| first));
-    if !path.is_file() || !begins().is_ok_and(|first| first == FIRST_LINE.as_bytes()) {
+    if !path.is_file() || !begins().is_ok_and(|first| FIRST_LINE.as_bytes().starts_with(&first)) {
         return Ok(None);
     }
     let name = path.file_name().unwrap_or(file).to_string_lossy();
