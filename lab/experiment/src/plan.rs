@@ -259,7 +259,11 @@ fn substitute(value: &mut Value, set: &BTreeMap<&str, &str>) -> Result<Same, Str
         }
         let Some(with) = set.get(name) else {
             let known = set.keys().copied();
-            let wrong = crate::definition::unknown_name("placeholder", name, known);
+            let wrong = match name {
+                // As earlier versions called it.
+                "start" => "the placeholder '{start}' is now called '{run}'".to_owned(),
+                _ => crate::definition::unknown_name("placeholder", name, known),
+            };
             return Err(format!("{}: {wrong}", value.location));
         };
         let (placeholder, with) = (format!("{{{name}}}"), (*with).to_owned());
@@ -410,13 +414,16 @@ values = [{ name = "Verus", scheme = "verus:r={r}", r = "4", third = "" }, { nam
         // An empty text is not a flow.
         let flows = |at: usize| plan.runs[at].scenario.flow.len();
         assert_eq!([flows(1), flows(2)], [2, 3]);
-        let unknown = text.replace("{rate}", "{rat}");
-        let definition = Definition::from_toml(&unknown, "e.toml").unwrap();
-        let wrong = Plan::new(&definition).unwrap_err();
-        assert!(
-            wrong.starts_with("e.toml:6: link: no placeholder 'rat' (did you mean rate?)"),
-            "{wrong}"
-        );
+        for (name, says) in [
+            ("{rat}", "no placeholder 'rat' (did you mean rate?)"),
+            ("{start}", "the placeholder '{start}' is now called '{run}'"),
+        ] {
+            let unknown = text.replace("{rate}", name);
+            let definition = Definition::from_toml(&unknown, "e.toml").unwrap();
+            let wrong = Plan::new(&definition).unwrap_err();
+            let says = format!("e.toml:6: link: {says}");
+            assert!(wrong.starts_with(&says), "{wrong}");
+        }
     }
 
     #[test]
