@@ -312,8 +312,8 @@ fn unknown(fd: c_int) -> c_int {
 /// stream, so remove it from epoll sets first. Returns -1 with errno if there is none.
 ///
 /// Wait for incoming bytes on `fd` itself. With time stamps as feedback, poll also reports POLLERR
-/// there while acknowledgement times wait to be read. Ignore it. A descriptor that is non-blocking
-/// when it becomes a stream does not get these reports: its feedback is "tcp-info" unless
+/// on `fd` while acknowledgement times wait to be read; ignore POLLERR. It is not reported if `fd`
+/// was non-blocking when it became a stream: then the feedback is "tcp-info", unless
 /// `alcc_set_feedback` or ALCC_FEEDBACK selects another source.
 #[unsafe(no_mangle)]
 pub extern "C" fn alcc_writable_fd(fd: c_int) -> c_int {

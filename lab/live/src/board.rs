@@ -81,7 +81,7 @@ pub enum Backend {
 pub struct Progress<'a> {
     /// Runs finished, those of an earlier attempt included.
     pub done: usize,
-    /// All runs, finished or not.
+    /// Number of all runs, finished or not.
     pub of: usize,
     /// Part of the whole, 0 to 1.
     pub part: f64,
