@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 const MBPS: u64 = 20;
-const TEST: Duration = Duration::from_secs(30);
+const TEST: Duration = Duration::from_secs(15);
 
 /// The rate of a connection, and the number of its retransmitted segments.
 #[derive(Clone, Copy, Debug)]
@@ -72,7 +72,7 @@ fn steer(socket: &TcpStream, taker: Taker, done: &AtomicBool) {
     }
 }
 
-/// CUBIC and the other, which comes `late`, through one queue for half a minute: what each got.
+/// CUBIC and the other, which comes `late`, through one queue: what each got.
 fn side_by_side(taker: Taker, late: Duration) -> [Got; 2] {
     let world = World::new(link());
     let listen = || TcpListener::bind("0.0.0.0:9000").unwrap();
