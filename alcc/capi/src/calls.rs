@@ -312,9 +312,9 @@ fn unknown(fd: c_int) -> c_int {
 /// stream, so remove it from epoll sets first. Returns -1 with errno if there is none.
 ///
 /// Wait for incoming bytes on `fd` itself. With time stamps as feedback, poll also reports POLLERR
-/// on `fd` while acknowledgement times wait to be read; ignore POLLERR. It is not reported if `fd`
-/// was non-blocking when it became a stream: then the feedback is "tcp-info", unless
-/// `alcc_set_feedback` or ALCC_FEEDBACK selects another source.
+/// on `fd` while acknowledgement times wait to be read; ignore it. If `fd` was non-blocking when it
+/// became a stream, the feedback is "tcp-info", unless `alcc_set_feedback` or ALCC_FEEDBACK selects
+/// another source; with "tcp-info" there is no such POLLERR.
 #[unsafe(no_mangle)]
 pub extern "C" fn alcc_writable_fd(fd: c_int) -> c_int {
     boundary(|| {
