@@ -280,8 +280,9 @@ pub struct AckBatch<'a> {
     pub source: Source,
     /// Bound on the error of the RTT samples; zero on the wire, the tick over TCP.
     pub rtt_error: Span,
-    /// Bytes with a CE mark since the last batch (ECN, RFC 3168). Always zero on
-    /// a host that cannot send ECN-capable packets; other hosts send them if [`Needs::ecn`] is set.
+    /// Bytes with a CE mark since the last batch (ECN, RFC 3168). Always zero if the controller's host (the
+    /// runtime or simulator that runs it) cannot send ECN-capable packets; a host that can does so if [`Needs::ecn`] is
+    /// set.
     pub marked: Bytes,
 }
 
