@@ -281,8 +281,7 @@ pub struct AckBatch<'a> {
     /// Bound on the error of the RTT samples; zero on the wire, the tick over TCP.
     pub rtt_error: Span,
     /// Bytes with a CE mark since the last batch (ECN, RFC 3168). Always zero if the controller's host (the
-    /// runtime or simulator that runs it) cannot send ECN-capable packets; a host that can does so if [`Needs::ecn`] is
-    /// set.
+    /// runtime or simulator that runs it) cannot send ECN-capable packets, or if [`Needs::ecn`] is not set.
     pub marked: Bytes,
 }
 
