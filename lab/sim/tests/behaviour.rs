@@ -2,7 +2,7 @@
 //! Cases whose result can be worked out by hand, and what must hold in every run.
 mod common;
 
-use alcc_link::RateSpec;
+use alcc_link::{QueueSpec, RateSpec};
 use alcc_sim::{FlowReport, Report, run};
 use alcc_units::{Bytes, Rate, Span};
 use common::scenario;
@@ -83,6 +83,22 @@ fn a_short_path_is_filled_too() {
         scenario.links[0].up.delay = Span::from_micros(500);
         let utilization = run(&scenario).unwrap().flows[0].utilization.unwrap();
         assert!(utilization > 0.75, "{flow}: {utilization}");
+    }
+}
+
+/// A packet counts as in flight until the host has seen its acknowledgement, which on a short path takes as long as the
+/// path itself: a limit that leaves this time out keeps a third of this link idle.
+#[test]
+fn after_a_loss_a_short_path_is_filled_too() {
+    for under in ["cubic", "bbr"] {
+        let flow = format!("budget/over={under}");
+        let mut scenario = scenario(fixed(40), 30, &[&flow]);
+        let link = &mut scenario.links[0];
+        (link.down.delay, link.up.delay) = (Span::from_millis(3), Span::from_millis(3));
+        link.down.queue = QueueSpec::droptail(Bytes::new(20_000));
+        link.down.loss = 0.0003;
+        let utilization = run(&scenario).unwrap().flows[0].utilization.unwrap();
+        assert!(utilization > 0.88, "{flow}: {utilization}");
     }
 }
 
@@ -180,7 +196,7 @@ proptest! {
         let flows: &[&str] = if two { &[&flow, "fixed:window=random"] } else { &[&flow] };
         let make = || {
             let mut scenario = scenario(fixed(mbps), 3, flows);
-            scenario.links[0].down.queue = alcc_link::QueueSpec::droptail(Bytes::new(queue));
+            scenario.links[0].down.queue = QueueSpec::droptail(Bytes::new(queue));
             scenario.links[0].down.loss = loss;
             scenario.links[0].down.delay = Span::from_millis(delay_ms);
             scenario.links[0].up.loss = loss;

@@ -144,6 +144,8 @@ struct Budget {
     silent_at: Option<Time>,
     patience: Span,
     queueing: Span,
+    /// Largest error of the last RTTs.
+    error: Span,
     /// During the start: the shortest wait of this round trip, and the number of its packets.
     least: Span,
     samples: u32,
@@ -172,6 +174,7 @@ fn build(options: &Options<'_>) -> Built {
         silent_at: None,
         patience: Span::ZERO,
         queueing: Span::ZERO,
+        error: Span::ZERO,
         least: Span::MAX,
         samples: 0,
         round_from: Time::ZERO,
@@ -187,6 +190,7 @@ impl Budget {
     fn look(&mut self, cx: &mut Cx<'_>, ack: &AckBatch<'_>) -> bool {
         let now = cx.now;
         let mut starved = None;
+        self.error = ack.rtt_error;
         for packet in ack.acked {
             let Some(rtt) = packet.rtt else { continue };
             let (same, empty) = (self.delay / SAME, self.delay / EMPTY);
@@ -386,7 +390,8 @@ impl Controller for Budget {
     }
 
     fn on_loss(&mut self, cx: &mut Cx<'_>, loss: &LossBatch<'_>) {
-        let product = self.service.mean * self.drains.base().as_secs_f64();
+        // Above TCP a packet is in flight until the host has heard of its ACK.
+        let product = self.service.mean * (self.drains.base() + self.error).as_secs_f64();
         // Beside others what is delivered in the smallest RTT is a small part of the window.
         let keep = product.max(self.window / 2.0);
         if loss.new_episode {
