@@ -574,9 +574,9 @@ int alcc_abort(int fd);
 // stream, so remove it from epoll sets first. Returns -1 with errno if there is none.
 //
 // Wait for incoming bytes on `fd` itself. With time stamps as feedback, poll also reports POLLERR
-// there while acknowledgement times wait to be read. Ignore it. For this reason descriptors that
-// are non-blocking when they become a stream have "tcp-info" as feedback, unless
-// `alcc_set_feedback` or ALCC_FEEDBACK selects another source.
+// on `fd` while acknowledgement times wait to be read; ignore it. If `fd` was non-blocking when it
+// became a stream, the feedback is "tcp-info", unless `alcc_set_feedback` or ALCC_FEEDBACK selects
+// another source; with "tcp-info" there is no such POLLERR.
 int alcc_writable_fd(int fd);
 
 // Sets the algorithm of a stream, also during a connection, or of all new ones (`ALCC_DEFAULTS`):
