@@ -57,7 +57,8 @@ pub struct Receiver {
 #[derive(Clone, Debug)]
 struct ReceiveWindow {
     size: u64,
-    /// It opens to this size, two segments per segment in order (tcp_grow_window).
+    /// It opens to this size, two segments per segment in order (tcp_grow_window). Linux also opens it for segments
+    /// behind a gap.
     bound: u64,
     max: u64,
     /// The right edge advertised so far.

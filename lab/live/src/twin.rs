@@ -70,6 +70,9 @@ pub(crate) fn add(
             });
         }
     }
+    if all.is_empty() {
+        return Ok(());
+    }
     let mut cells = Cells::find(None, all.len(), |_| String::new())?;
     let work = |i: usize, go_on: GoOn<'_>| all[i].simulated(go_on);
     let twins = cells.run(processors(), stop, work, &mut |_, part, _| progress(part))?;

@@ -225,7 +225,7 @@ fn check(args: &Args, folder: &Path) -> Result<ExitCode, Failure> {
             )));
         }
     }
-    // Errors name the archive, not the copy.
+    // Errors of the study name the archive, not the copy.
     let now = measure(args, folder).map_err(|failure| match failure {
         Failure::Usage(why) => wrong(why.replace(&format!("{}/", folder.display()), "")),
         failed @ Failure::Failed(_) => failed,

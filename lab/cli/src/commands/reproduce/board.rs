@@ -38,10 +38,7 @@ pub(super) fn run(
 ) -> Result<ExitCode, Failure> {
     let schemes = board::schemes(runner.registry);
     // It takes a quiet machine: what is stored stays.
-    let before = match live {
-        Some(_) => None,
-        None => stored(&into.join("board.json"), Board::from_json)?,
-    };
+    let before = stored(&into.join("board.json"), Board::from_json)?.filter(|_| live.is_none());
     let mut bar = Bar::new();
     let provenance = provenance();
     let mut board = Board {

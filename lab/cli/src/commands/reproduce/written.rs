@@ -26,9 +26,15 @@ pub(super) fn stored<T>(
     file: &Path,
     read: impl FnOnce(&str) -> Result<T, String>,
 ) -> Result<Option<T>, Failure> {
-    let read = match read_text(file) {
+    let text = match read_text(file) {
         Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
-        text => text.map_err(|e| reason(&e)).and_then(|text| read(&text)),
+        text => text.map_err(|e| {
+            Failure::usage(format!(
+                "{}: cannot read the stored results: {}",
+                file.display(),
+                reason(&e)
+            ))
+        })?,
     };
     let wrong = |why| {
         Failure::usage(format!(
@@ -36,7 +42,7 @@ pub(super) fn stored<T>(
             file.display()
         ))
     };
-    read.map(Some).map_err(wrong)
+    read(&text).map(Some).map_err(wrong)
 }
 
 /// Writes what the options want kept beside the pages.
