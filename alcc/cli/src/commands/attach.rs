@@ -40,7 +40,7 @@ pub(crate) struct Args {
     algorithm: Spec,
     #[command(flatten)]
     plugins: Plugins,
-    /// Also future connections with the port and prefix: of the given cgroup, or of the cgroup of process P; without either, of all processes
+    /// Also future connections, with the same --port and --prefix: with --cgroup those of that cgroup, with --pid those of the cgroup of that process, otherwise those of all processes
     ///
     /// --port and --prefix apply to them, too.
     #[arg(long, conflicts_with = "trial")]
