@@ -40,7 +40,7 @@ pub(crate) struct Args {
     algorithm: Spec,
     #[command(flatten)]
     plugins: Plugins,
-    /// Also future connections, with the same --port and --prefix: with --cgroup those of that cgroup, with --pid those of the cgroup of that process, otherwise those of all processes
+    /// Also future connections that match --port and --prefix: those of the cgroup of --cgroup, or of the cgroup that the process of --pid is in; if neither is given, those of all processes
     ///
     /// --port and --prefix apply to them, too.
     #[arg(long, conflicts_with = "trial")]
