@@ -40,7 +40,7 @@ pub(crate) struct Args {
     algorithm: Spec,
     #[command(flatten)]
     plugins: Plugins,
-    /// Also future connections that match --port and --prefix: those of the cgroup of --cgroup, or of the cgroup that the process of --pid is in; if neither is given, those of all processes
+    /// Also future connections that match --port and --prefix. --cgroup limits them to that cgroup, --pid to the whole cgroup of the process; without either, they may be of any process
     ///
     /// --port and --prefix apply to them, too.
     #[arg(long, conflicts_with = "trial")]
