@@ -11,7 +11,7 @@ pub struct RateSample {
     pub packets: f64,
     /// Delivery rate over the flight of the newest packet, packets per second; zero: unknown.
     pub rate: f64,
-    /// True if the newest packet was sent application-limited.
+    /// True if the newest acknowledged packet was application-limited when it was sent.
     pub app_limited: bool,
 }
 
