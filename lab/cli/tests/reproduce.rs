@@ -515,6 +515,22 @@ fn the_table_of_a_sweep_has_numbers_and_ranges() {
     let output = folder.alcc(&[&words[..5], &["--runs", "1"], &vary].concat());
     let said = String::from_utf8(output.stdout).unwrap();
     assert!(!said.contains('('), "{said}");
+    // Nothing is drawn at random there: three equal copies are one run.
+    let words = [
+        "sweep",
+        "--link",
+        "12mbit",
+        "--duration",
+        "2s",
+        "--runs",
+        "3",
+        "--out",
+        "equal",
+    ];
+    let output = folder.alcc(&[&words[..], &vary].concat());
+    let said = String::from_utf8(output.stdout).unwrap();
+    let cubic = said.lines().nth(1).unwrap().split_whitespace();
+    assert_eq!(cubic.take(2).collect::<Vec<_>>(), ["cubic", "1"], "{said}");
 }
 
 /// A published algorithm in this project's own form is not called by the bare name.

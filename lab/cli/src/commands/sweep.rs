@@ -14,7 +14,7 @@ use alcc_live::LabError;
 use alcc_live::board::aligned;
 use alcc_live::parallel::processors;
 use alcc_results::scenario::ScenarioOptions;
-use alcc_results::{About, SIMULATED, Spread};
+use alcc_results::{About, Row, SIMULATED, Spread};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -185,8 +185,16 @@ fn table(definition: &Definition, plan: &Plan, runs: &[Run]) -> String {
             .collect::<Vec<_>>(),
     ];
     for cell in runs.chunk_by(|a, b| a.cell == b.cell) {
+        // Where nothing is drawn at random, repetitions are equal copies of one run.
+        let figures = |run: &Run| run.flows.iter().map(Row::numbers).collect::<Vec<_>>();
+        let mut distinct: Vec<&Run> = Vec::new();
+        for run in cell {
+            if !distinct.iter().any(|one| figures(one) == figures(run)) {
+                distinct.push(run);
+            }
+        }
         let median = |metric: &&str| {
-            let values = cell
+            let values = distinct
                 .iter()
                 .filter_map(|run| value(run, metric, None, Aggregate::Mean));
             let Some(Spread { min, median, max }) = Spread::of(&values.collect::<Vec<_>>()) else {
@@ -204,7 +212,7 @@ fn table(definition: &Definition, plan: &Plan, runs: &[Run]) -> String {
                 .cell
                 .iter()
                 .cloned()
-                .chain(several.then(|| cell.len().to_string()))
+                .chain(several.then(|| distinct.len().to_string()))
                 .chain(metrics.iter().map(median))
                 .collect(),
         );
