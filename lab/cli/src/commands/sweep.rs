@@ -186,13 +186,12 @@ fn table(definition: &Definition, plan: &Plan, runs: &[Run]) -> String {
     ];
     for cell in runs.chunk_by(|a, b| a.cell == b.cell) {
         // Where nothing is drawn at random, repetitions are equal copies of one run.
-        let figures = |run: &Run| run.flows.iter().map(Row::numbers).collect::<Vec<_>>();
-        let mut distinct: Vec<&Run> = Vec::new();
-        for run in cell {
-            if !distinct.iter().any(|one| figures(one) == figures(run)) {
-                distinct.push(run);
-            }
-        }
+        let figures = |run: &Run| run.flows.iter().map(Row::numbers).collect();
+        let figures: Vec<Vec<_>> = cell.iter().map(figures).collect();
+        let distinct: Vec<&Run> = (0..cell.len())
+            .filter(|&i| !figures[..i].contains(&figures[i]))
+            .map(|i| &cell[i])
+            .collect();
         let median = |metric: &&str| {
             let values = distinct
                 .iter()
