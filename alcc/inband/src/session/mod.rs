@@ -280,9 +280,21 @@ impl Session {
                 || self.flow.as_ref().is_some_and(|f| !f.is_idle()))
     }
 
+    /// Prepares the last output, before the carrier is closed: the end and the acknowledgement of all that has arrived, or
+    /// an abort if data would be lost. Without that acknowledgement the peer, whose data was read, would report a loss.
+    pub fn leave(&mut self, now: Time) {
+        if !self.may_leave() {
+            return self.abort();
+        }
+        self.close();
+        if self.arrivals.unacked() > 0 {
+            self.ack_due = Some(now);
+        }
+    }
+
     /// True if the application may exit without loss: all written data is acknowledged, and the peer has ended or our
     /// CLOSE was sent.
-    pub fn may_leave(&self) -> bool {
+    fn may_leave(&self) -> bool {
         let quiet = self.queue.is_empty()
             && self
                 .flow

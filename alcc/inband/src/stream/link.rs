@@ -194,11 +194,7 @@ impl Link {
     pub(super) fn detach(&self) {
         let inner = &mut *self.lock();
         let now = alcc_sys::now();
-        if inner.session.may_leave() {
-            inner.session.close();
-        } else {
-            inner.session.abort();
-        }
+        inner.session.leave(now);
         inner.pump(now, &[], false);
         inner.close();
     }
