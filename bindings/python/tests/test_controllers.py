@@ -6,6 +6,7 @@ import sys
 import threading
 import time
 import unittest
+from pathlib import Path
 
 import alcc
 
@@ -83,6 +84,19 @@ class Controllers(unittest.TestCase):
         self.assertAlmostEqual(seen[-1].min_rtt_ms, 41.0, delta=0.5)
         self.assertTrue(all(a.now_s <= b.now_s for a, b in zip(seen, seen[1:])))
         self.assertTrue(all(ack.in_flight_bytes <= 20 * 1500 for ack in seen))
+
+    def test_a_class_runs_in_the_simulator_only(self):
+        page = (Path(__file__).parents[3] / "docs" / "python.md").read_text()
+        promise = "A controller in Python, like an agent of `alcc.gym.Env`, runs in the simulator only."
+        self.assertIn(promise, " ".join(page.split()))
+        # `alcc-lab sim --emu` runs real programs, and QUIC is not simulated.
+        for arguments, words in [
+            ({"flow": Mine, "emu": True}, "^emu: no key 'emu': there are link, "),
+            ({"flow": "mine/transport=quic", "algorithms": [Mine]}, "^flow: .*has no QUIC"),
+        ]:
+            with self.subTest(words), self.assertRaisesRegex(alcc.ScenarioError, words) as caught:
+                alcc.simulate(duration="1s", **arguments)
+            self.assertTrue(str(caught.exception).isprintable())
 
     def test_an_allowance_paces_and_asks_for_a_timer(self):
         times = []

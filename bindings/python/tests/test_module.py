@@ -258,6 +258,23 @@ class Frames(unittest.TestCase):
         self.assertEqual(frame["flow_number"].tolist(), series.to_pydict()["flow_number"])
         self.assertEqual(self.result.flows.to_pandas()["scheme"].tolist(), ["cubic", "verus"])
 
+    @needs("pandas", "pyarrow")
+    def test_pandas_gets_arrow_types_and_numpy_its_own(self):
+        import pandas
+
+        for table in (self.result.flows, self.result.series):
+            for name, kind in table.to_pandas().dtypes.items():
+                self.assertIsInstance(kind, pandas.ArrowDtype, name)
+        fields = ["time_s", "window_bytes", "queue_delay_ms"]
+        numbers = self.result.series.to_pandas()[fields].to_numpy(float)
+        self.assertEqual(numbers.dtype, float)
+        series = self.result.series.to_pydict()
+        self.assertIn(None, series["queue_delay_ms"])
+        for name, column in zip(fields, numbers.T):
+            # A value that was not measured is NaN there.
+            found = [None if number != number else number for number in column.tolist()]
+            self.assertEqual(found, series[name], name)
+
     @needs("matplotlib")
     def test_plots_in_one_call(self):
         figure = self.result.plot()

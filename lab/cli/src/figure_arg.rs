@@ -2,17 +2,17 @@
 //! The options of a figure for a paper: `--figure`, `--panels`.
 use crate::failure::Failure;
 use crate::output::will_be_written;
-use alcc_live::report::{Part, figure};
+use alcc_live::report::{Part, figure, pdf};
 use alcc_live::{Results, board};
 use std::path::{Path, PathBuf};
 
 #[derive(clap::Args)]
 pub(crate) struct Figure {
-    /// Draw a figure for a paper, as an SVG file
+    /// Draw a figure for a paper: FILE.svg or FILE.pdf
     ///
     /// It shows throughput against delay, the distribution of delay, and both over time. It has no
     /// title.
-    #[arg(long, value_name = "FILE.svg", value_parser = a_figure)]
+    #[arg(long, value_name = "FILE", value_parser = a_figure)]
     figure: Option<PathBuf>,
     /// Panels of --figure
     #[arg(
@@ -28,17 +28,16 @@ pub(crate) struct Figure {
 
 fn a_figure(text: &str) -> Result<PathBuf, String> {
     let file = PathBuf::from(text);
-    let is = |wanted: &str| {
-        file.extension()
-            .is_some_and(|end| end.eq_ignore_ascii_case(wanted))
-    };
-    if is("svg") {
+    if ends_in(&file, "svg") || ends_in(&file, "pdf") {
         Ok(file)
-    } else if is("pdf") {
-        Err("it is drawn as SVG: name a file that ends in .svg, and convert that (rsvg-convert -f pdf, inkscape)".to_owned())
     } else {
-        Err("name a file that ends in .svg".to_owned())
+        Err("name a file that ends in .svg or .pdf".to_owned())
     }
+}
+
+fn ends_in(file: &Path, wanted: &str) -> bool {
+    file.extension()
+        .is_some_and(|end| end.eq_ignore_ascii_case(wanted))
 }
 
 impl Figure {
@@ -60,8 +59,12 @@ impl Figure {
         let Some(file) = &self.figure else {
             return Ok(());
         };
-        let drawn = figure(results, &self.panels)
-            .map_err(|why| Failure::failed(format!("draw {}: {why}", file.display())))?;
+        let failed = |why: String| Failure::failed(format!("draw {}: {why}", file.display()));
+        let mut drawn = figure(results, &self.panels).map_err(failed)?;
+        if ends_in(file, "pdf") {
+            let about = serde_json::to_string(&results.about).unwrap_or_default();
+            drawn = pdf(&drawn, &about).map_err(failed)?;
+        }
         board::write_file(file, &drawn).map_err(Failure::failed)
     }
 }

@@ -7,7 +7,7 @@ mod support {
     pub(crate) mod root;
 }
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Output, Stdio};
@@ -119,6 +119,31 @@ fn files_of_the_simulator_say_how_they_were_made() {
         "worst 1 --cc aimd --plugin ./plugin.so --seed {SEED} --json"
     ));
     folder.says("worst", &json, "alcc-lab worst 1", &folder.hashes[1..]);
+}
+
+/// The hashes are those of `sha256sum`.
+#[test]
+fn a_scenario_file_is_known_by_its_content() {
+    let folder = Folder::new();
+    let scenario = "link = \"12mbit\"\nflow = \"cubic\"\nduration = \"2s\"\n";
+    let run = |content: &str| -> Value {
+        fs::write(folder.dir.path().join("s.toml"), content).unwrap();
+        serde_json::from_str(&folder.done("sim s.toml --json")).unwrap()
+    };
+    let first = run(scenario);
+    let hash = "1ceddfc527ed68bccd480989f26200e1ac6cd0e9ae6de6b3ed9f309c8e400c87";
+    assert_eq!(
+        first["about"]["files"],
+        json!([{"path": "s.toml", "sha256": hash}])
+    );
+    // A comment changes the content, not the run.
+    let second = run(&format!("# again\n{scenario}"));
+    let hash = "e8cd8ee0a8788bcc2dc8a5eb74adb32030f345e40540fcdbf5070f10a8bc5532";
+    assert_eq!(
+        second["about"]["files"],
+        json!([{"path": "s.toml", "sha256": hash}])
+    );
+    assert_eq!(first["flows"], second["flows"]);
 }
 
 #[test]

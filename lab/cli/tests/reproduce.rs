@@ -512,6 +512,10 @@ fn the_table_of_a_sweep_has_numbers_and_ranges() {
         lines[1][3].starts_with('(') && lines[1][3].contains('-'),
         "{said}"
     );
+    let output = folder.alcc(&[&words[..], &vary, &["--interval", "ci95"]].concat());
+    let said = String::from_utf8(output.stdout).unwrap();
+    let cubic = said.lines().nth(1).unwrap();
+    assert!(cubic.contains(" ±") && !cubic.contains('('), "{said}");
     let output = folder.alcc(&[&words[..5], &["--runs", "1"], &vary].concat());
     let said = String::from_utf8(output.stdout).unwrap();
     assert!(!said.contains('('), "{said}");
@@ -521,6 +525,38 @@ fn the_table_of_a_sweep_has_numbers_and_ranges() {
     let said = String::from_utf8(output.stdout).unwrap();
     let cubic = said.lines().nth(1).unwrap().split_whitespace();
     assert_eq!(cubic.take(2).collect::<Vec<_>>(), ["cubic", "1"], "{said}");
+}
+
+/// What is lost behind the bottleneck counts in its throughput, and nobody receives it.
+#[test]
+fn a_sweep_has_goodput_beside_throughput_where_a_radio_loses() {
+    let folder = Folder::with(EXPERIMENT);
+    let words = [
+        "sweep",
+        "--link",
+        "12mbit",
+        "--duration",
+        "5s",
+        "--runs",
+        "1",
+    ];
+    let table = |more: &[&str]| {
+        let output = folder.alcc(&[&words[..], more].concat());
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let lossy = table(&["--flow", "budget", "--vary", "radio=loss:p=0.05;loss:p=0.1"]);
+    let mut lines = lossy.lines().map(|line| line.split_whitespace());
+    let header = ["radio", "throughput_mbps", "goodput_mbps"];
+    let found: Vec<&str> = lines.next().unwrap().take(3).collect();
+    assert_eq!(found, header, "{lossy}");
+    for (line, part) in lines.take(2).zip([0.95, 0.9]) {
+        let figures: Vec<f64> = line.skip(1).take(2).map(|f| f.parse().unwrap()).collect();
+        // Goodput has no headers, either.
+        let received = figures[1] / figures[0];
+        assert!(received < part && received > part - 0.05, "{lossy}");
+    }
+    let plain = table(&["--vary", "flow=budget;cubic"]);
+    assert!(!plain.contains("goodput_mbps"), "{plain}");
 }
 
 /// A published algorithm in this project's own form is not called by the bare name.
@@ -564,8 +600,8 @@ fn a_sweep_has_every_combination_and_goes_on_where_it_was() {
     assert_eq!(runs[3]["cell"][0], "15");
     assert_eq!(runs[3]["cell"][1], "40ms");
     let flows = json["flows"].as_array().unwrap();
-    let varied = ["case", "window", "rtt", "repetition"].map(|k| &flows[3][k]);
-    assert_eq!(varied, [&json!(3), &json!("15"), &json!("40ms"), &json!(1)]);
+    let varied = ["case", "window", "rtt_ms", "repetition"].map(|k| &flows[3][k]);
+    assert_eq!(varied, [&json!(3), &json!(15.0), &json!(40.0), &json!(1)]);
     // 15 packets of 1500 bytes in 40 ms are 4.5 Mbit/s; serialisation, delayed acknowledgements and
     // the first round trip take some of it.
     let mbps = runs[3]["flows"][0]["throughput_mbps"].as_f64().unwrap();

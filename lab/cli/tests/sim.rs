@@ -614,14 +614,19 @@ fn a_figure_names_its_axes_units_and_flows() {
     });
     assert!(curves.count() >= 4, "{svg}");
     assert!(svg.starts_with("<svg xmlns=") && svg.trim_end().ends_with("</svg>"));
+    let pdf = dir.path().join("a.pdf");
+    let out = alcc(&[&run[..], &flows, &["--figure", pdf.to_str().unwrap()]].concat());
+    assert!(out.status.success(), "{}", said(&out));
+    let pdf = std::fs::read_to_string(pdf).unwrap();
+    assert!(pdf.starts_with("%PDF-1.4\n") && pdf.ends_with("%%EOF\n"));
+    for text in &texts {
+        let hex: String = text.bytes().map(|byte| format!("{byte:02x}")).collect();
+        assert!(pdf.contains(&format!("<{hex}> Tj ET")), "{text}");
+    }
     for (more, words) in [
-        (
-            ["--figure", "a.pdf"],
-            "name a file that ends in .svg, and convert that",
-        ),
-        (["--figure", "a"], "name a file that ends in .svg"),
+        (["--figure", "a"], "name a file that ends in .svg or .pdf"),
         (["--figure", "nowhere/a.svg"], "no such file or folder"),
-        (["--panels", "plane"], "--figure <FILE.svg>"),
+        (["--panels", "plane"], "--figure <FILE>"),
         (["--figure=a.svg", "--emu"], "cannot be used with"),
     ] {
         let out = alcc(&[&run[..], &flows, &more].concat());

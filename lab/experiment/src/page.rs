@@ -2,7 +2,7 @@
 //! The site: an index with a verdict for each experiment, and a page for each of them. Pages load
 //! nothing and need no script.
 use crate::by_number::by_number;
-use crate::definition::{Aggregate, Definition};
+use crate::definition::{Aggregate, Definition, Expectation};
 use crate::judge::{Judgement, Outcome, Verdict, measured, number, value};
 use crate::plan::shell_word;
 use crate::run::Run;
@@ -210,7 +210,7 @@ pub fn experiment(shown: &ExperimentView<'_>, provenance: &Provenance) -> Result
         (each::section(definition, runs))
         @if !judged.outcomes.is_empty() {
             h2 { "Expected and measured" }
-            div.stacked { (wide("Expected and measured", &outcomes(&judged.outcomes))) }
+            div.stacked { (wide("Expected and measured", &outcomes(&judged.outcomes, &definition.expect))) }
         }
         h2 { "What was asked, and what is seen" }
         @for paragraph in paragraphs(shown.readme) { p { (paragraph) } }
@@ -358,15 +358,15 @@ fn starts(starts: u32) -> String {
     }
 }
 
-fn outcomes(outcomes: &[Outcome]) -> Markup {
+fn outcomes(outcomes: &[Outcome], expect: &[Expectation]) -> Markup {
     html! {
         table {
             thead { tr { th scope="col" { "Statement" } th.n scope="col" { "Published" } th.n scope="col" { "Here: median (range)" } th scope="col" { "Bound" } th scope="col" { "Holds" } } }
             tbody {
-                @for outcome in outcomes {
+                @for (outcome, expected) in outcomes.iter().zip(expect) {
                     tr {
                         td {
-                            (outcome.says)
+                            (outcome.says) br; code { (expected.metric) }
                             @if let Some(each) = outcome.each.as_ref().filter(|each| !each.outside.is_empty()) {
                                 br; "Farthest outside: " (each.farthest())
                             }

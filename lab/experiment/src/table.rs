@@ -5,6 +5,7 @@ use crate::run::Run;
 use alcc_results::row::{Kind, Value, csv_cell};
 use alcc_results::scenario::probability;
 use alcc_results::{About, Row};
+use alcc_units::{Bytes, Rate, Span};
 use parquet::basic::{LogicalType, Repetition, Type as Physical};
 use parquet::data_type::{ByteArray, ByteArrayType, DoubleType, Int64Type};
 use parquet::errors::ParquetError;
@@ -67,8 +68,9 @@ impl Table {
     /// The number of the cell from 0, the choices of the axes, the number of the repetition, then what
     /// was measured. A field that no flow has is no column, unless all rows have it.
     ///
-    /// An axis that is called as a field is `axis_NAME`. That of the scenario's loss is the field
-    /// `axis_loss`, a number.
+    /// An axis whose choices are numbers, times, rates or amounts of data is a number, and its name
+    /// has the unit: `rtt_ms`. An axis that is called as a field is `axis_NAME`. That of the
+    /// scenario's loss is the field `axis_loss`, a share.
     pub fn new(definition: &Definition, runs: &[Run]) -> Self {
         let mut columns: Vec<Column> = Vec::new();
         let each = |name: String, kind, cell: &dyn Fn(&Run) -> Cell| {
@@ -93,12 +95,17 @@ impl Table {
             if is_configured_loss(axis, i, runs) {
                 continue;
             }
-            let cell = |run: &Run| {
-                run.cell
-                    .get(i)
-                    .map_or(Cell::Empty, |c| Cell::Text(c.clone()))
+            let measure = Measure::of(axis);
+            let cell = |run: &Run| match (run.cell.get(i), &measure) {
+                (Some(name), Some(measure)) => measure.value(name).map_or(Cell::Empty, Cell::Float),
+                (Some(name), None) => Cell::Text(name.clone()),
+                (None, _) => Cell::Empty,
             };
-            columns.push(each(column_of(&axis.key), Kind::Text, &cell));
+            let (name, kind) = match &measure {
+                Some(measure) => (measure.column(&axis.key), Kind::Float),
+                None => (axis.key.clone(), Kind::Text),
+            };
+            columns.push(each(column_of(&name), kind, &cell));
         }
         let repetition = |run: &Run| Cell::Integer(run.repetition.into());
         columns.push(each("repetition".to_owned(), Kind::Integer, &repetition));
@@ -220,6 +227,53 @@ impl Column {
     }
 }
 
+/// The quantity that all choices of an axis are.
+enum Measure {
+    Number,
+    /// 0 to 1.
+    Share,
+    Time,
+    Rate,
+    Data,
+}
+
+impl Measure {
+    fn of(axis: &Axis) -> Option<Self> {
+        let all = [
+            Self::Number,
+            Self::Share,
+            Self::Time,
+            Self::Rate,
+            Self::Data,
+        ];
+        all.into_iter().find(|measure| {
+            let mut choices = axis.choices.iter();
+            choices.all(|choice| measure.value(&choice.name).is_some())
+        })
+    }
+
+    fn value(&self, text: &str) -> Option<f64> {
+        match self {
+            Self::Number => text.parse::<f64>().ok().filter(|n| n.is_finite()),
+            Self::Share => probability(text).ok(),
+            Self::Time => text.parse().ok().map(|time: Span| time.as_millis_f64()),
+            Self::Rate => text.parse().ok().map(|rate: Rate| rate.as_mbps_f64()),
+            Self::Data => text.parse().ok().map(|data: Bytes| data.get() as f64),
+        }
+    }
+
+    /// The name of the axis with the unit.
+    fn column(&self, key: &str) -> String {
+        let unit = match self {
+            Self::Number | Self::Share => "",
+            Self::Time => "_ms",
+            Self::Rate => "_mbps",
+            Self::Data => "_bytes",
+        };
+        format!("{}{unit}", key.trim_end_matches(unit))
+    }
+}
+
 /// The column of an axis: each name has one meaning.
 fn column_of(key: &str) -> String {
     let is_taken = |name: &str| {
@@ -284,6 +338,7 @@ fn of_flows(runs: &[Run]) -> Vec<Column> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::definition::Choice;
     use parquet::file::reader::{FileReader, SerializedFileReader};
     use parquet::record::Field;
 
@@ -426,9 +481,10 @@ values = ["1mbit", "2mbit"]
             assert_eq!(object.keys().collect::<Vec<_>>(), header);
         }
         assert_eq!(objects[3]["axis_loss"], 0.02);
-        assert_eq!(objects[3]["axis_up"], "2mbit");
-        // An axis is a column, and a field with another meaning keeps its name.
-        assert_eq!(header[..3], ["case", "axis_up", "repetition"]);
+        // A number with its unit; the field keeps what was configured.
+        assert_eq!(objects[3]["up_mbps"], 2.0);
+        assert_eq!(objects[3]["up"], "2mbit");
+        assert_eq!(header[..3], ["case", "up_mbps", "repetition"]);
         let json = serde_json::to_value(&runs[3].flows[0]).unwrap();
         for (name, value) in json.as_object().unwrap() {
             let (_, kind) = Row::KINDS.iter().find(|(field, _)| field == name).unwrap();
@@ -450,7 +506,41 @@ values = ["1mbit", "2mbit"]
             assert_eq!(row["case"], Field::ULong(number as u64));
         }
         assert_eq!(rows[2]["axis_loss"], Field::Double(0.02));
-        assert_eq!(rows[2]["up"], rows[2]["axis_up"]);
+        assert_eq!(rows[2]["up_mbps"], Field::Double(1.0));
+    }
+
+    #[test]
+    fn axes_are_numbers_with_a_unit_where_all_choices_are() {
+        for (key, choices, column) in [
+            ("rtt", ["20ms", "1s"], Some(("rtt_ms", [20.0, 1000.0]))),
+            (
+                "rate",
+                ["500kbit", "2mbit"],
+                Some(("rate_mbps", [0.5, 2.0])),
+            ),
+            ("size", ["3000", "5e4"], Some(("size", [3000.0, 5e4]))),
+            ("size", ["3kB", "1MB"], Some(("size_bytes", [3e3, 1e6]))),
+            ("radio-loss", ["0", "5%"], Some(("radio-loss", [0.0, 0.05]))),
+            ("wait_ms", ["2ms", "3ms"], Some(("wait_ms", [2.0, 3.0]))),
+            ("link", ["12mbit", "lte"], None),
+            ("rtt", ["20ms", "2mbit"], None),
+            ("rtt", ["nan", "inf"], None),
+        ] {
+            let choices = choices.map(|name| Choice {
+                name: name.to_owned(),
+                set: BTreeMap::new(),
+            });
+            let axis = Axis {
+                key: key.to_owned(),
+                choices: choices.to_vec(),
+            };
+            let found = Measure::of(&axis).map(|measure| {
+                let values = choices.map(|choice| measure.value(&choice.name).unwrap());
+                (measure.column(key), values)
+            });
+            let wanted = column.map(|(name, values)| (name.to_owned(), values));
+            assert_eq!(found, wanted, "{key}");
+        }
     }
 
     #[test]

@@ -26,7 +26,7 @@ use std::time::SystemTime;
 use real_programs::RealPrograms;
 
 pub use files::{NATIVE, is_written, write, write_about, write_file};
-pub use table::{Interval, aligned, csv, table};
+pub use table::{Interval, aligned, csv, statistics, table};
 
 /// A comparison: links, schemes and repetitions.
 pub struct Plan {

@@ -3,6 +3,7 @@
 //! script writes the figures, which the page carries as JSON. It reads the charts' points.
 mod charts;
 mod figure;
+mod pdf;
 
 use crate::chart::{self, Chart, escape};
 use crate::palette;
@@ -11,6 +12,7 @@ use charts::{HALF, Links, Sizes};
 pub use charts::{bandwidth, density};
 pub use figure::{Part, figure};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
+pub use pdf::pdf;
 
 const PAGE: &str = include_str!("report/page.html");
 const STYLE: &str = include_str!("report/page.css");

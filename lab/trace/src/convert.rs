@@ -280,7 +280,7 @@ mod tests {
         assert!(error("0\n").contains("--every"), "{}", error("0\n"));
         assert_eq!(
             error("0,1\n0,1\n"),
-            "line 2, column 1: '0' is not a time later than that of the row before: sort the rows by time, each time once"
+            "line 2, column 1: '0' is not a time later than that of the row before: sort the rows by time, each time once, or choose the columns of time and rate (--column TIME,RATE)"
         );
         assert!(error("0,1e11\n").contains("more than"));
         let back = Trace::from_packets(

@@ -415,8 +415,7 @@ impl Layout {
 }
 
 /// The message for a time that goes back.
-const LATER: &str =
-    "a time later than that of the row before: sort the rows by time, each time once";
+const LATER: &str = "a time later than that of the row before: sort the rows by time, each time once, or choose the columns of time and rate (--column TIME,RATE)";
 
 /// A length of rows that have times.
 fn own_times(column: &str) -> TraceError {

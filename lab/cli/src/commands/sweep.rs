@@ -11,16 +11,17 @@ use alcc_experiment::run::{Runner, Side};
 use alcc_experiment::table::Table;
 use alcc_experiment::{Definition, Plan, Run, page, sweep};
 use alcc_live::LabError;
-use alcc_live::board::aligned;
+use alcc_live::board::{Interval, aligned, statistics};
 use alcc_live::parallel::processors;
 use alcc_results::scenario::ScenarioOptions;
-use alcc_results::{About, Row, SIMULATED, Spread};
+use alcc_results::{About, Row, SIMULATED};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Name of the page, the table and the stored runs.
 const NAME: &str = "sweep";
 const THROUGHPUT: &str = "throughput_mbps";
+const GOODPUT: &str = "goodput_mbps";
 const DELAY: &str = "queue_delay_mean_ms";
 
 /// Simulate a scenario with every combination of parameter values
@@ -59,6 +60,18 @@ pub(crate) struct Args {
     /// The first has --seed, each further one the next seed.
     #[arg(long, value_name = "N", default_value_t = DEFAULT_RUNS)]
     runs: u32,
+    /// Statistics of several repetitions in the printed table: range or ci95
+    ///
+    /// range is the median with the smallest and largest value, ci95 the mean with its 95 %
+    /// confidence interval.
+    #[arg(
+        long,
+        hide_short_help = true,
+        value_name = "WHAT",
+        default_value = "range",
+        conflicts_with = "json"
+    )]
+    interval: Interval,
     /// Horizontal axis: a field of the results [default: the last --vary]
     #[arg(long, value_name = "METRIC")]
     x: Option<String>,
@@ -163,17 +176,25 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         let page = args.out.join(format!("{NAME}.html"));
         print(format!(
             "{}The page: {}\n",
-            table(&definition, &plan, &runs),
+            table(&definition, &plan, &runs, args.interval),
             page.display()
         ))?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// A line for each cell: the medians over its starts, their number and their range.
-fn table(definition: &Definition, plan: &Plan, runs: &[Run]) -> String {
+/// A line for each cell: figures over its starts, and their number.
+fn table(definition: &Definition, plan: &Plan, runs: &[Run], interval: Interval) -> String {
     let mut metrics: Vec<&str> = definition.report.x.iter().map(String::as_str).collect();
     metrics.extend(definition.report.y.iter().map(String::as_str));
+    // A radio link may lose packets behind the bottleneck: what that delivered was not all received.
+    let mut rows = runs.iter().flat_map(|run| &run.flows);
+    if rows.any(|row| row.radio.is_some() || row.radio_up.is_some()) {
+        let at = metrics.iter().position(|metric| *metric == THROUGHPUT);
+        if let Some(at) = at.filter(|_| !metrics.contains(&GOODPUT)) {
+            metrics.insert(at + 1, GOODPUT);
+        }
+    }
     let several = definition.starts > 1;
     let mut lines = vec![
         plan.axes
@@ -192,19 +213,11 @@ fn table(definition: &Definition, plan: &Plan, runs: &[Run]) -> String {
             .filter(|&i| !figures[..i].contains(&figures[i]))
             .map(|i| &cell[i])
             .collect();
-        let median = |metric: &&str| {
+        let figure = |metric: &&str| {
             let values = distinct
                 .iter()
                 .filter_map(|run| value(run, metric, None, Aggregate::Mean));
-            let Some(Spread { min, median, max }) = Spread::of(&values.collect::<Vec<_>>()) else {
-                return "-".to_owned();
-            };
-            let [least, median, most] = [min, median, max].map(number);
-            if least == most {
-                median
-            } else {
-                format!("{median} ({least}-{most})")
-            }
+            statistics(&values.collect::<Vec<_>>(), interval, number)
         };
         lines.push(
             cell[0]
@@ -212,7 +225,7 @@ fn table(definition: &Definition, plan: &Plan, runs: &[Run]) -> String {
                 .iter()
                 .cloned()
                 .chain(several.then(|| distinct.len().to_string()))
-                .chain(metrics.iter().map(median))
+                .chain(metrics.iter().map(figure))
                 .collect(),
         );
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The score table for a terminal and as CSV: one table per link and one over all.
 use alcc_results::row::csv_cell;
-use alcc_results::{Group, Results, Spread, mean_and_ci95};
+use alcc_results::{Results, Spread, mean_and_ci95};
 use std::fmt::Write as _;
 use std::str::FromStr;
 
@@ -107,15 +107,14 @@ pub fn table(results: &Results, interval: Interval) -> String {
             )];
             line.extend(repeated.then(|| group.runs.to_string()));
             for (field, _, factor, digits) in &columns {
-                let mean = || mean_and_ci95(&group.values(&results.flows, field));
-                let mean = (interval == Interval::Ci95).then(mean).flatten();
-                line.push(match mean {
-                    Some((mean, half)) => {
-                        let show = |v: f64| format!("{:.*}", *digits, v * factor);
-                        format!("{} ±{}", show(mean), show(half))
-                    }
-                    None => cell(group, field, *factor, *digits),
-                });
+                let show = |v: f64| format!("{:.*}", *digits, v * factor);
+                let values = || group.values(&results.flows, field);
+                line.push(cell(
+                    group.fields.get(*field).copied(),
+                    interval,
+                    values,
+                    show,
+                ));
             }
             if group.failed > 0 {
                 line.push(format!("{} failed", group.failed));
@@ -171,16 +170,29 @@ fn name(scheme: &str, side: Option<&str>, front: bool) -> String {
     format!("{mark} {scheme}{side}")
 }
 
-fn cell(group: &Group, field: &str, factor: f64, digits: usize) -> String {
-    let Some(Spread { min, median, max }) = group.fields.get(field).copied() else {
+/// A figure of several repetitions; `-` if there is none.
+pub fn statistics(values: &[f64], interval: Interval, show: impl Fn(f64) -> String) -> String {
+    cell(Spread::of(values), interval, || values.to_vec(), show)
+}
+
+fn cell(
+    spread: Option<Spread>,
+    interval: Interval,
+    values: impl Fn() -> Vec<f64>,
+    show: impl Fn(f64) -> String,
+) -> String {
+    let mean = (interval == Interval::Ci95).then(|| mean_and_ci95(&values()));
+    if let Some((mean, half)) = mean.flatten() {
+        return format!("{} ±{}", show(mean), show(half));
+    }
+    let Some(spread) = spread else {
         return "-".to_owned();
     };
-    let show = |v: f64| format!("{:.*}", digits, v * factor);
-    let [min, median, max] = [min, median, max].map(show);
-    if group.runs > 1 && min != max {
-        format!("{median} ({min}-{max})")
-    } else {
+    let [least, median, most] = [spread.min, spread.median, spread.max].map(show);
+    if least == most {
         median
+    } else {
+        format!("{median} ({least}-{most})")
     }
 }
 

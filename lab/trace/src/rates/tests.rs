@@ -98,6 +98,66 @@ fn the_public_forms_are_read_as_they_are() {
     }
 }
 
+/// The shape of SIGCOMM21-5G's `...-iPerf.csv`: three columns are rates, the first time is that
+/// of the whole run, and a second without data has no row.
+#[test]
+fn a_table_with_several_rates_is_read_by_column_and_unit() {
+    let text = "parent_file,timestamp,time,_start,_end,_bytes,bits_per_second,rtt,Throughput,seq_no
+run1.txt,2026-11-30 10:00:00 CST,10:00:01,0.0,1.0,,1200000.0,-1,1.2,0
+run1.txt,2026-11-30 10:00:00 CST,10:00:02,1.0,2.0,,2400000.0,-1,2.4,1
+run1.txt,2026-11-30 10:00:00 CST,10:00:04,3.0,4.0,,1200000.0,-1,1.2,3
+";
+    let made = |column: Option<&str>, unit: Option<&str>| {
+        let form = RatesForm {
+            column: column.map(str::to_owned),
+            unit: unit.map(str::to_owned),
+            every: None,
+        };
+        Trace::read_rates(text.as_bytes(), &form).map_err(|error| error.to_string())
+    };
+    for (column, unit) in [
+        ("_start,Throughput", Some("Mbit")),
+        ("_start,bits_per_second", None),
+        ("4,9", Some("Mbit/s")),
+    ] {
+        let trace = made(Some(column), unit).unwrap_or_else(|e| panic!("{column}: {e}"));
+        let times = trace.opportunities();
+        // 1.2 Mbit/s for 1 s, 2.4 for 2 s, 1.2 for 2 s.
+        assert_eq!(times.len(), 700, "{column}");
+        for (n, want) in [(0, 10), (99, 1000), (499, 3000), (699, 5000)] {
+            assert!(times[n].abs_diff(want) <= 1, "{column}: {}", times[n]);
+        }
+    }
+    for (column, words) in [
+        (
+            None,
+            "several columns are rates (_bytes, bits_per_second, Throughput): choose one (--column)",
+        ),
+        (
+            Some("_start,Throughput"),
+            "column 'Throughput' has no unit of a rate in its name: give it (--unit kbit)",
+        ),
+    ] {
+        assert_eq!(made(column, None).unwrap_err(), words);
+    }
+}
+
+#[test]
+fn json_over_the_limit_is_refused_in_one_line() {
+    const LIMIT: u64 = 128 << 20;
+    let refused = |bytes: u64| {
+        let text = b"[".as_slice().chain(std::io::repeat(0).take(bytes - 1));
+        let made = Trace::read_rates(text, &RatesForm::default());
+        made.unwrap_err().to_string()
+    };
+    assert_eq!(
+        refused(LIMIT + 1),
+        "its JSON is larger than 128 MiB: write it as lines of seconds,mbps"
+    );
+    // Not for its size.
+    assert!(refused(LIMIT).contains("not complete JSON"));
+}
+
 #[test]
 fn what_is_not_clear_is_refused_with_a_remedy() {
     for (text, words) in [

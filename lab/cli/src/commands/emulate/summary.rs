@@ -127,6 +127,46 @@ fn direction(link: &str, spec: &DirectionSpec, d: &DirectionReport) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alcc_units::{Bytes, Rate};
+
+    #[test]
+    fn a_direction_without_packets_is_a_line_of_zeros() {
+        let line = |name: &str| {
+            format!(
+                "alcc-lab emulate: {name} 0 packets (0.00 MB) delivered, dropped 0 by loss 0 by the queue; queueing delay mean - p95 - ms; lateness p99 - ms\n"
+            )
+        };
+        assert_eq!(text(&EmuReport::default()), line("down") + &line("up  "));
+    }
+
+    #[test]
+    fn losses_behind_the_bottleneck_are_not_in_the_rate() {
+        let mut report = EmuReport::default();
+        let up = &mut report.up;
+        (up.delivered, up.delivered_bytes) = (1_200, Bytes::new(1_800_000));
+        (up.lost, up.overflowed, up.aqm_dropped) = (30, 4, 5);
+        up.queue_delay_mean = Some(Span::from_micros(12_300));
+        up.queue_delay_p95 = Some(Span::from_millis(40));
+        (up.throughput, up.arrived) = (Some(Rate::mbps(12)), Some(Rate::mbps(6)));
+        up.utilization = Some(0.5);
+        let counts = "alcc-lab emulate: up   1200 packets (1.80 MB) delivered, dropped 30 by loss 9 by the queue; queueing delay mean 12.3 p95 40.0 ms";
+        let end = ", utilization 50.0 %; lateness p99 - ms";
+        assert_eq!(
+            text(&report).lines().nth(1).unwrap(),
+            format!("{counts}; 6.00 Mbit/s (12.00 with what was lost behind the bottleneck){end}")
+        );
+        // Without such losses there is one rate.
+        report.up.arrived = report.up.throughput;
+        assert_eq!(
+            text(&report).lines().nth(1).unwrap(),
+            format!("{counts}; 12.00 Mbit/s{end}")
+        );
+        (report.up.write_failed, report.up.kernel_dropped) = (1, 2);
+        assert_eq!(
+            text(&report).lines().nth(1).unwrap(),
+            format!("{counts}; 12.00 Mbit/s{end}; NOT FAITHFUL: 3 packets lost outside the model")
+        );
+    }
 
     #[test]
     fn a_late_emulator_says_so() {
