@@ -527,7 +527,7 @@ fn the_table_of_a_sweep_has_numbers_and_ranges() {
     assert_eq!(cubic.take(2).collect::<Vec<_>>(), ["cubic", "1"], "{said}");
 }
 
-/// What is lost behind the bottleneck counts in its throughput, and nobody receives it.
+/// Throughput counts packets that are lost behind the bottleneck; goodput does not.
 #[test]
 fn a_sweep_has_goodput_beside_throughput_where_a_radio_loses() {
     let folder = Folder::with(EXPERIMENT);
