@@ -335,6 +335,10 @@ fn connections_go_on_while_the_librarys_thread_is_stopped_in_its_work() {
             let stream = server.connect();
             let reader = std::thread::spawn(move || silence(stream));
             let stopped = server.stop_library(true, SYS_getsockopt)?;
+            if stopped.is_empty() {
+                println!("{mode}: everything was sent before the thread could be stopped");
+                return Some(Duration::MAX);
+            }
             let (read, longest) = reader.join().unwrap();
             println!("{mode}: longest silence: {longest:?}");
             assert_eq!(read, bytes, "{mode}");

@@ -633,7 +633,7 @@ fn a_sweep_has_every_combination_and_goes_on_where_it_was() {
     assert!(about["build"].as_str().unwrap().len() >= 16, "{about}");
     let command = about["command"].as_str().unwrap();
     assert!(command.starts_with("alcc-lab sweep "), "{about}");
-    assert!(csv.starts_with("case,window,rtt,repetition,"), "{csv}");
+    assert!(csv.starts_with("case,window,rtt_ms,repetition,"), "{csv}");
     let keys = flows[0].as_object().unwrap().keys();
     let keys: Vec<&str> = keys.map(String::as_str).collect();
     assert_eq!(csv.lines().next(), Some(&keys.join(",")[..]));

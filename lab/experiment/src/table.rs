@@ -105,7 +105,7 @@ impl Table {
                 Some(measure) => (measure.column(&axis.key), Kind::Float),
                 None => (axis.key.clone(), Kind::Text),
             };
-            columns.push(each(column_of(&name), kind, &cell));
+            columns.push(each(column_of(&name, &columns, runs), kind, &cell));
         }
         let repetition = |run: &Run| Cell::Integer(run.repetition.into());
         columns.push(each("repetition".to_owned(), Kind::Integer, &repetition));
@@ -247,8 +247,14 @@ impl Measure {
             Self::Data,
         ];
         all.into_iter().find(|measure| {
-            let mut choices = axis.choices.iter();
-            choices.all(|choice| measure.value(&choice.name).is_some())
+            let mut seen = Vec::new();
+            axis.choices.iter().all(|choice| {
+                // Choices that are the same number, such as 1s and 1000ms, stay two texts.
+                let value = measure.value(&choice.name);
+                let is_new = value.is_some() && !seen.contains(&value);
+                seen.push(value);
+                is_new
+            })
         })
     }
 
@@ -256,9 +262,15 @@ impl Measure {
         match self {
             Self::Number => text.parse::<f64>().ok().filter(|n| n.is_finite()),
             Self::Share => probability(text).ok(),
-            Self::Time => text.parse().ok().map(|time: Span| time.as_millis_f64()),
+            // Units that are a letter alone may be part of a name: 4G.
+            Self::Time if text.ends_with('s') || text.ends_with("min") => {
+                text.parse().ok().map(|time: Span| time.as_millis_f64())
+            }
             Self::Rate => text.parse().ok().map(|rate: Rate| rate.as_mbps_f64()),
-            Self::Data => text.parse().ok().map(|data: Bytes| data.get() as f64),
+            Self::Data if text.ends_with('B') => {
+                text.parse().ok().map(|data: Bytes| data.get() as f64)
+            }
+            Self::Time | Self::Data => None,
         }
     }
 
@@ -270,15 +282,18 @@ impl Measure {
             Self::Rate => "_mbps",
             Self::Data => "_bytes",
         };
-        format!("{}{unit}", key.trim_end_matches(unit))
+        format!("{}{unit}", key.strip_suffix(unit).unwrap_or(key))
     }
 }
 
-/// The column of an axis: each name has one meaning.
-fn column_of(key: &str) -> String {
+/// The column of an axis, beside those that are there: each name has one meaning.
+fn column_of(key: &str, columns: &[Column], runs: &[Run]) -> String {
     let is_taken = |name: &str| {
         let own = ["experiment", "case", "repetition"];
-        own.contains(&name) || Row::KINDS.iter().any(|(field, _)| *field == name)
+        own.contains(&name)
+            || Row::KINDS.iter().any(|(field, _)| *field == name)
+            || columns.iter().any(|column| column.name == name)
+            || runs.iter().any(|run| run.channel.contains_key(name))
     };
     let mut name = key.to_owned();
     while is_taken(&name) {
@@ -525,6 +540,10 @@ values = ["1mbit", "2mbit"]
             ("link", ["12mbit", "lte"], None),
             ("rtt", ["20ms", "2mbit"], None),
             ("rtt", ["nan", "inf"], None),
+            ("net", ["3G", "4G"], None),
+            ("x", ["5m", "10m"], None),
+            ("rtt", ["1s", "1000ms"], None),
+            ("seed", ["9007199254740992", "9007199254740993"], None),
         ] {
             let choices = choices.map(|name| Choice {
                 name: name.to_owned(),
@@ -541,6 +560,23 @@ values = ["1mbit", "2mbit"]
             let wanted = column.map(|(name, values)| (name.to_owned(), values));
             assert_eq!(found, wanted, "{key}");
         }
+        // Another axis has the name already.
+        let twice = TEXT.replace(
+            "[[sweep]]",
+            "[[sweep]]\nkey = \"rtt\"\nvalues = [\"20ms\"]\n[[sweep]]\nkey = \"rtt_ms\"\nvalues = [\"1\"]\n[[sweep]]",
+        );
+        let twice = twice.replace(
+            "flow = \"{scheme}\"",
+            "flow = \"{scheme}:x={rtt_ms}\"\nrtt = \"{rtt}\"",
+        );
+        let definition = Definition::from_toml(&twice, "e.toml").unwrap();
+        let runs = [Run {
+            cell: ["20ms", "1", "a, b"].map(str::to_owned).to_vec(),
+            ..run(vec![row(None, 1)], &[])
+        }];
+        let csv = Table::new(&definition, &runs).csv();
+        let header = "case,rtt_ms,axis_rtt_ms,axis_scheme,repetition,";
+        assert!(csv.starts_with(header), "{csv}");
     }
 
     #[test]

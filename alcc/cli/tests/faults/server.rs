@@ -125,13 +125,19 @@ impl Server {
 
     /// The program itself: the only child of `alcc run`.
     fn pid(&self) -> Pid {
+        self.child().unwrap()
+    }
+
+    /// The same; `None` if it has ended.
+    fn child(&self) -> Option<Pid> {
         if self.is_plain {
-            return Pid::from_raw(self.alcc.id().cast_signed());
+            return Some(Pid::from_raw(self.alcc.id().cast_signed()));
         }
         let alcc = self.alcc.id();
         let children =
-            std::fs::read_to_string(format!("/proc/{alcc}/task/{alcc}/children")).unwrap();
-        Pid::from_raw(children.split_whitespace().next().unwrap().parse().unwrap())
+            std::fs::read_to_string(format!("/proc/{alcc}/task/{alcc}/children")).ok()?;
+        let first = children.split_whitespace().next()?;
+        Some(Pid::from_raw(first.parse().unwrap()))
     }
 
     pub(crate) fn signal(&self, signal: Signal) {
@@ -158,7 +164,8 @@ impl Server {
 
     /// Stops the library's threads, and nothing else, until the result is dropped; with `awaited`
     /// it waits for the first, which takes its name only when it runs. `None` if this user may not
-    /// trace the server. Before or after the system call `at`.
+    /// trace the server. Before or after the system call `at`. A thread that ends before it is not
+    /// in the result.
     pub(crate) fn stop_library(&self, awaited: bool, at: c_long) -> Option<Vec<Stopped>> {
         let deadline = Instant::now() + DEADLINE;
         let named = |task: &PathBuf| {
@@ -169,7 +176,11 @@ impl Server {
             let tasks = tasks.map(|task| task.unwrap().path());
             let ours: Vec<_> = tasks.filter(named).collect();
             if !ours.is_empty() || !awaited || Instant::now() > deadline {
-                return ours.iter().map(|task| Stopped::seize(task, at)).collect();
+                let seized = ours.iter().map(|task| Stopped::seize(task, at));
+                return seized
+                    .filter_map(Result::transpose)
+                    .collect::<Result<_, _>>()
+                    .ok();
             }
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -216,13 +227,17 @@ impl Server {
 pub(crate) struct Stopped(i32);
 
 impl Stopped {
-    fn seize(task: &Path, at: c_long) -> Option<Self> {
+    /// `None` if the thread has ended, an error if this user may not trace it.
+    fn seize(task: &Path, at: c_long) -> Result<Option<Self>, ()> {
         let name = task.file_name().unwrap().to_str().unwrap();
         let (id, none): (i32, _) = (name.parse().unwrap(), 0usize);
         // SAFETY: numbers only.
         if unsafe { nix::libc::ptrace(nix::libc::PTRACE_SEIZE, id, none, none) } != 0 {
+            if !task.exists() {
+                return Ok(None);
+            }
             lacks("leave to trace a server");
-            return None;
+            return Err(());
         }
         // SAFETY: numbers only.
         unsafe { nix::libc::ptrace(nix::libc::PTRACE_INTERRUPT, id, none, none) };
@@ -233,10 +248,12 @@ impl Stopped {
             unsafe {
                 nix::libc::waitpid(id, &raw mut status, nix::libc::__WALL);
             }
-            let call = std::fs::read_to_string(task.join("syscall")).unwrap();
+            let Ok(call) = std::fs::read_to_string(task.join("syscall")) else {
+                return Ok(None);
+            };
             let number = call.split(' ').next().and_then(|n| n.parse().ok());
             if number == Some(at) {
-                return Some(Self(id));
+                return Ok(Some(Self(id)));
             }
             assert!(Instant::now() < deadline, "never in {at}: {call}");
             // SAFETY: numbers only.
@@ -262,7 +279,9 @@ impl Drop for Server {
     fn drop(&mut self) {
         // After a failed test: neither alcc nor the program stays.
         if matches!(self.alcc.try_wait(), Ok(None)) {
-            let _ = kill(self.pid(), Signal::SIGKILL);
+            if let Some(program) = self.child() {
+                let _ = kill(program, Signal::SIGKILL);
+            }
             drop(self.alcc.wait());
         }
     }

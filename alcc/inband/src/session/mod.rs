@@ -280,14 +280,14 @@ impl Session {
                 || self.flow.as_ref().is_some_and(|f| !f.is_idle()))
     }
 
-    /// Prepares the last output, before the carrier is closed: the end and the acknowledgement of all that has arrived, or
+    /// Prepares the last output, before the carrier is closed: the end and the acknowledgement of all that was read, or
     /// an abort if data would be lost. Without that acknowledgement the peer, whose data was read, would report a loss.
     pub fn leave(&mut self, now: Time) {
         if !self.may_leave() {
             return self.abort();
         }
         self.close();
-        if self.arrivals.unacked() > 0 {
+        if self.arrivals.unacked() > 0 && self.unread() == 0 {
             self.ack_due = Some(now);
         }
     }

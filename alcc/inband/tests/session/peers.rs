@@ -358,31 +358,35 @@ fn a_peer_that_has_everything_and_has_said_so_may_leave_before_it_hears_of_our_e
 }
 
 #[test]
-fn who_leaves_acknowledges_what_has_arrived() {
-    let [mut a, mut b] = pair("fixed:window=10");
-    // The second acknowledgement of two is due five milliseconds after the first.
-    for (ms, bytes) in [(10, b"one"), (11, b"two")] {
-        assert_eq!(a.write(at(ms), bytes).unwrap(), 3);
-        a.flush();
-        let (wire, _) = drain(&mut a, at(ms), &[]);
-        b.on_bytes(When::exactly(at(ms)), &wire, &mut []);
-        let (wire, _) = drain(&mut b, at(ms), &[]);
-        a.on_bytes(When::exactly(at(ms)), &wire, &mut []);
+fn who_leaves_acknowledges_what_was_read() {
+    for reads in [true, false] {
+        let [mut a, mut b] = pair("fixed:window=10");
+        // The second acknowledgement of two is due five milliseconds after the first.
+        for (ms, bytes) in [(10, b"one"), (11, b"two")] {
+            assert_eq!(a.write(at(ms), bytes).unwrap(), 3);
+            a.flush();
+            let (wire, _) = drain(&mut a, at(ms), &[]);
+            b.on_bytes(When::exactly(at(ms)), &wire, &mut []);
+            let (wire, _) = drain(&mut b, at(ms), &[]);
+            a.on_bytes(When::exactly(at(ms)), &wire, &mut []);
+        }
+        assert_eq!(a.flow().unwrap().in_flight().get(), 11);
+        let all = if reads { 6 } else { 3 };
+        assert_eq!(b.read(at(11), &mut [0; 6][..all]), all);
+        b.close();
+        let (wire, _) = drain(&mut b, at(12), &[]);
+        a.on_bytes(When::exactly(at(12)), &wire, &mut []);
+        let (wire, _) = drain(&mut a, at(12), &[]);
+        b.on_bytes(When::exactly(at(12)), &wire, &mut []);
+        assert!(b.is_finished(), "so its application leaves");
+        b.leave(at(12));
+        let (wire, _) = drain(&mut b, at(12), &[]);
+        a.on_bytes(When::exactly(at(13)), &wire, &mut []);
+        a.on_end();
+        a.close();
+        assert_eq!(a.is_finished(), reads);
+        assert_eq!(a.error(), (!reads).then_some(&Error::Truncated));
     }
-    assert_eq!(a.flow().unwrap().in_flight().get(), 11);
-    b.close();
-    let (wire, _) = drain(&mut b, at(12), &[]);
-    a.on_bytes(When::exactly(at(12)), &wire, &mut []);
-    let (wire, _) = drain(&mut a, at(12), &[]);
-    b.on_bytes(When::exactly(at(12)), &wire, &mut []);
-    assert!(b.is_finished(), "so its application leaves");
-    b.leave(at(12));
-    let (wire, _) = drain(&mut b, at(12), &[]);
-    a.on_bytes(When::exactly(at(13)), &wire, &mut []);
-    a.on_end();
-    assert_eq!(a.error(), None);
-    a.close();
-    assert!(a.is_finished());
 }
 
 #[test]

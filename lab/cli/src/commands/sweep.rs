@@ -42,7 +42,7 @@ A list in an option is varied, too. See --help for all options and the syntax of
 
 A list in an option is varied, as in --rtt 20ms,80ms. A comma begins the next value unless
 option=value follows it.
---vary NAME=VALUES replaces {NAME} in the scenario by each value, or sets the scenario's key NAME.
+--vary NAME=VALUES replaces {NAME} in the scenario by each value, or sets key NAME if it is absent.
 VALUES are a list (separated by commas, or by semicolons), FROM..TO (ten values), FROM..TO/STEP or
 FROM..TO*FACTOR. Lists vary slowest, then the first --vary."
 )]

@@ -5,8 +5,12 @@
 use crate::chart::FINE;
 use std::fmt::Write as _;
 
+/// Steps of opacity; each has a graphics state in the file.
+const STATES: f64 = 20.0;
 /// Points per unit of the drawing: a pixel of a page is 1/96 inch.
 const SCALE: f64 = 0.75 / FINE as f64;
+/// The longest side of a page, points (ISO 32000-1, annex C).
+const TALLEST: f64 = 14_400.0;
 /// Height of a lower-case x, in font sizes.
 const EX: f64 = 0.523;
 /// Distance of the control points of a quarter of a circle, in radii.
@@ -32,10 +36,21 @@ pub fn pdf(svg: &str, about: &str) -> Result<String, String> {
         .strip_prefix("<svg ")
         .and_then(|svg| svg.split_once('>'))
         .ok_or("not a drawing")?;
+    // The label before it may hold any text.
+    let (_, root) = root
+        .rsplit_once("viewBox=")
+        .ok_or("a drawing without size")?;
     let [width, height] = [number(root, "width")?, number(root, "height")?];
+    if height * 0.75 > TALLEST {
+        return Err(
+            "the page would be higher than a PDF may be: draw fewer links, or an SVG".to_owned(),
+        );
+    }
     let mut page = Page::default();
     let to_points = [SCALE, 0.0, 0.0, -SCALE, 0.0, height * 0.75];
     page.say(&to_points, "cm");
+    // As in SVG.
+    page.say(&[4.0], "M");
     while let Some((_, from)) = rest.split_once('<') {
         let (element, after) = from.split_once('>').ok_or("an element without end")?;
         rest = after;
@@ -64,12 +79,18 @@ fn file([width, height]: [f64; 2], content: &str, about: &str) -> String {
     // UTF-16 with its mark, because names of links and commands may have any characters.
     let about = std::iter::once(0xfeff).chain(about.encode_utf16());
     let about: String = about.map(|unit| format!("{unit:04x}")).collect();
+    let states: String = (0..=STATES as u32)
+        .map(|state| {
+            let opacity = f64::from(state) / STATES;
+            format!("/G{state} << /ca {opacity} /CA {opacity} >> ")
+        })
+        .collect();
     let objects = [
         "<< /Type /Catalog /Pages 2 0 R >>".to_owned(),
         "<< /Type /Pages /Kids [3 0 R] /Count 1 >>".to_owned(),
         format!(
             "<< /Type /Page /Parent 2 0 R /MediaBox [0 0 {width} {height}] /Contents 4 0 R \
-             /Resources << /Font << /R 5 0 R /B 6 0 R >> >> >>"
+             /Resources << /Font << /R 5 0 R /B 6 0 R >> /ExtGState << {states}>> >> >>"
         ),
         format!(
             "<< /Length {} >>\nstream\n{content}endstream",
@@ -123,17 +144,18 @@ impl Page {
         self.0.push('\n');
     }
 
-    /// Sets the colour of lines (`RG`) or areas (`rg`); false if there is none. What shines through
-    /// is mixed with the white of the paper.
+    /// Sets the colour of lines (`RG`) or areas (`rg`), and how much shines through; false if there
+    /// is no colour.
     fn colour(&mut self, attributes: &str, name: &str, operator: &str) -> Result<bool, String> {
         let Some(hex) = attribute(attributes, name).and_then(|c| c.strip_prefix('#')) else {
             return Ok(false);
         };
-        let opacity = number(attributes, "opacity").unwrap_or(1.0);
         let value = u32::from_str_radix(hex, 16).map_err(|_| format!("the colour #{hex}"))?;
         let [_, parts @ ..] = value.to_be_bytes();
-        let part = |byte: u8| 1.0 - (1.0 - f64::from(byte) / 255.0) * opacity;
-        self.say(&parts.map(part), operator);
+        self.say(&parts.map(|byte| f64::from(byte) / 255.0), operator);
+        let opacity = number(attributes, "opacity").unwrap_or(1.0);
+        let state = (opacity.clamp(0.0, 1.0) * STATES).round();
+        let _ = writeln!(self.0, "/G{state} gs");
         Ok(true)
     }
 
@@ -236,6 +258,7 @@ fn in_win_ansi(text: &str) -> Vec<u8> {
         .replace("&lt;", "<")
         .replace("&gt;", ">")
         .replace("&quot;", "\"")
+        .replace("&apos;", "'")
         .replace("&amp;", "&");
     let byte = |c: char| match c {
         ' '..='~' | '\u{a0}'..='\u{ff}' => u8::try_from(u32::from(c)).unwrap_or(b'?'),
@@ -256,8 +279,7 @@ fn in_win_ansi(text: &str) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    const ROOT: &str =
-        "<svg viewBox=\"0 0 300 150\" width=\"100\" height=\"50\"><metadata>{}</metadata>";
+    const ROOT: &str = "<svg aria-label=\" width=\" viewBox=\"0 0 300 150\" width=\"100\" height=\"50\"><metadata>{}</metadata>";
 
     fn drawn(elements: &str) -> String {
         pdf(&format!("{ROOT}{elements}</svg>"), "é").unwrap()
@@ -293,19 +315,19 @@ mod tests {
         for (element, operators) in [
             (
                 "<rect x=\"0\" y=\"1\" width=\"2\" height=\"3\" opacity=\"0.5\" fill=\"#FF0000\" stroke=\"none\"/>",
-                "1 0.5 0.5 rg\n0 1 2 3 re\nf\n",
+                "1 0 0 rg\n/G10 gs\n0 1 2 3 re\nf\n",
             ),
             (
                 "<line opacity=\"1\" stroke=\"#000000\" stroke-width=\"3\" x1=\"1\" y1=\"2\" x2=\"3\" y2=\"4\"/>",
-                "0 0 0 RG\n3 w\n[] 0 d\n1 2 m\n3 4 l\nS\n",
+                "0 0 0 RG\n/G20 gs\n3 w\n[] 0 d\n1 2 m\n3 4 l\nS\n",
             ),
             (
                 "<polyline fill=\"none\" stroke=\"#0000FF\" stroke-dasharray=\"6 9\" stroke-width=\"6\" points=\"1,2 3,4 5,6 \"/>",
-                "0 0 1 RG\n6 w\n[6 9] 0 d\n1 2 m\n3 4 l\n5 6 l\nS\n",
+                "0 0 1 RG\n/G20 gs\n6 w\n[6 9] 0 d\n1 2 m\n3 4 l\n5 6 l\nS\n",
             ),
             (
                 "<circle cx=\"10\" cy=\"10\" r=\"2\" fill=\"#00FF00\"/>",
-                "0 1 0 rg\n12 10 m\n12 11.1046 11.1046 12 10 12 c\n",
+                "0 1 0 rg\n/G20 gs\n12 10 m\n12 11.1046 11.1046 12 10 12 c\n",
             ),
             // "ab" is 1.112 sizes wide.
             (
@@ -313,8 +335,8 @@ mod tests {
                 "BT /R 10 Tf\n1 0 0 -1 88.88 57.6 Tm\n<6162> Tj ET\n",
             ),
             (
-                "<text x=\"100\" y=\"50\" dy=\"0.76em\" text-anchor=\"middle\" font-size=\"10\" font-weight=\"bold\" fill=\"#000000\" transform=\"rotate(270, 100, 50)\">\na–&lt;\n</text>",
-                "BT /B 10 Tf\n0 -1 -1 0 107.6 58.48 Tm\n<61963c> Tj ET\n",
+                "<text x=\"100\" y=\"50\" dy=\"0.76em\" text-anchor=\"middle\" font-size=\"10\" font-weight=\"bold\" fill=\"#000000\" transform=\"rotate(270, 100, 50)\">\na–&apos;\n</text>",
+                "BT /B 10 Tf\n0 -1 -1 0 107.6 56.515 Tm\n<619627> Tj ET\n",
             ),
         ] {
             let text = drawn(element);
