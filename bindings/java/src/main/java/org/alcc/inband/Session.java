@@ -198,6 +198,10 @@ public final class Session {
         boolean quiet = open && sending.flow().inFlight() == 0;
         if (quiet && (receiving.peerEnded() || isFinished())) {
             sending.end();
+            // The peer, whose data was read, would find the stream cut without it.
+            if (receiving.unread() == 0) {
+                receiving.acknowledge(Long.MIN_VALUE);
+            }
         } else {
             abort();
         }

@@ -141,6 +141,42 @@ public class SessionPairTest {
         assertTrue(ms + " ms", ms > 270 && ms < 420);
     }
 
+    /** Otherwise the peer, whose data was read, finds the stream cut. */
+    @Test
+    public void whoLeavesAcknowledgesWhatWasRead() {
+        for (boolean reads : new boolean[] {true, false}) {
+            Pair p = new Pair(1, MS, settings(50), settings(50));
+            p.say(0, NONE, 0, 0);
+            for (int i = 0; i < 100; i++) {
+                p.step();
+                p.say(1, NONE, 0, 0);
+            }
+            // The second is acknowledged 5 ms after the first, if nothing else happens.
+            for (int i = 0; i < 4; i++) {
+                p.step();
+                if (i == 0 || i == 2) {
+                    p.say(0, new byte[100], 0, 100);
+                }
+                p.say(1, NONE, 0, 0);
+            }
+            byte[] got = new byte[200];
+            assertEquals(reads ? 200 : 100, p.ends[1].read(p.now, got, 0, reads ? 200 : 100));
+            p.ends[1].end();
+            p.say(1, NONE, 0, 0);
+            p.step();
+            p.say(0, NONE, 0, 0);
+            p.step();
+            assertTrue(p.ends[1].isFinished());
+            p.ends[1].letGo();
+            p.say(1, NONE, 0, 0);
+            p.step();
+            p.ends[0].ended();
+            p.ends[0].end();
+            assertEquals(reads, p.ends[0].isFinished());
+            assertEquals(reads, p.ends[0].error() == null);
+        }
+    }
+
     @Test
     public void whatTheReceiverHoldsBackIsNotInTheRoundTrip() {
         Pair p = new Pair(1, 20 * MS, settings(50), settings(50));
