@@ -16,6 +16,7 @@ mod completion;
 #[cfg(test)]
 mod docs_tests;
 mod figure_arg;
+mod interval_arg;
 mod manual;
 mod mistakes;
 mod numbers;

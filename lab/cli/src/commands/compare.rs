@@ -5,6 +5,7 @@ use crate::commands::emulate::processes::Processes;
 use crate::commands::read_text;
 use crate::failure::{Failure, reason};
 use crate::figure_arg::Figure;
+use crate::interval_arg::Interval;
 use crate::output::{alone_in, folder, note, print, will_be_written};
 use crate::plugin_arg::Plugins;
 use crate::progress::{Bar, stop_flag};
@@ -149,18 +150,8 @@ pub(crate) struct Args {
         conflicts_with = "schemes"
     )]
     only: Option<String>,
-    /// Statistics of several repetitions: range or ci95
-    ///
-    /// range is the median with the smallest and largest value, ci95 the mean with its 95 %
-    /// confidence interval.
-    #[arg(
-        long,
-        hide_short_help = true,
-        value_name = "WHAT",
-        default_value = "range",
-        conflicts_with = "json"
-    )]
-    interval: board::Interval,
+    #[command(flatten)]
+    statistics: Interval,
     /// Print a JSON object
     #[arg(long)]
     json: bool,
@@ -243,7 +234,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         args.csv.as_deref(),
         Some(&args.figure),
         args.json,
-        args.interval,
+        args.statistics.interval,
     )
 }
 

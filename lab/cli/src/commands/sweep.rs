@@ -2,6 +2,7 @@
 //! `alcc-lab sweep`: a scenario with every combination of parameter values.
 use super::reproduce::{PAGE_FILES, about, origin, program, simulate, write, write_table};
 use crate::failure::Failure;
+use crate::interval_arg;
 use crate::output::{alone_in, folder, print, will_be_written};
 use crate::plugin_arg::Plugins;
 use crate::progress::{Bar, stop_flag};
@@ -60,18 +61,8 @@ pub(crate) struct Args {
     /// The first has --seed, each further one the next seed.
     #[arg(long, value_name = "N", default_value_t = DEFAULT_RUNS)]
     runs: u32,
-    /// Statistics of several repetitions in the printed table: range or ci95
-    ///
-    /// range is the median with the smallest and largest value, ci95 the mean with its 95 %
-    /// confidence interval.
-    #[arg(
-        long,
-        hide_short_help = true,
-        value_name = "WHAT",
-        default_value = "range",
-        conflicts_with = "json"
-    )]
-    interval: Interval,
+    #[command(flatten)]
+    statistics: interval_arg::Interval,
     /// Horizontal axis: a field of the results [default: the last --vary]
     #[arg(long, value_name = "METRIC")]
     x: Option<String>,
@@ -176,7 +167,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         let page = args.out.join(format!("{NAME}.html"));
         print(format!(
             "{}The page: {}\n",
-            table(&definition, &plan, &runs, args.interval),
+            table(&definition, &plan, &runs, args.statistics.interval),
             page.display()
         ))?;
     }
@@ -187,7 +178,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
 fn table(definition: &Definition, plan: &Plan, runs: &[Run], interval: Interval) -> String {
     let mut metrics: Vec<&str> = definition.report.x.iter().map(String::as_str).collect();
     metrics.extend(definition.report.y.iter().map(String::as_str));
-    // A radio link may lose packets behind the bottleneck: what that delivered was not all received.
+    // A radio link may lose packets behind the bottleneck, which throughput counts.
     let mut rows = runs.iter().flat_map(|run| &run.flows);
     if rows.any(|row| row.radio.is_some() || row.radio_up.is_some()) {
         let at = metrics.iter().position(|metric| *metric == THROUGHPUT);
