@@ -358,7 +358,7 @@ fn a_peer_that_has_everything_and_has_said_so_may_leave_before_it_hears_of_our_e
 }
 
 #[test]
-fn who_leaves_acknowledges_what_was_read() {
+fn an_end_that_leaves_acknowledges_the_data_it_has_read() {
     for reads in [true, false] {
         let [mut a, mut b] = pair("fixed:window=10");
         // The second acknowledgement of two is due five milliseconds after the first.

@@ -143,7 +143,7 @@ public class SessionPairTest {
 
     /** Otherwise the peer, whose data was read, finds the stream cut. */
     @Test
-    public void whoLeavesAcknowledgesWhatWasRead() {
+    public void anEndThatLeavesAcknowledgesTheDataItHasRead() {
         for (boolean reads : new boolean[] {true, false}) {
             Pair p = new Pair(1, MS, settings(50), settings(50));
             p.say(0, NONE, 0, 0);
