@@ -204,7 +204,7 @@ PURE_CALL int budget_lost(struct budget *b, __u64 now, __u64 sent_at, __u32 lost
 	losses_lost(&b->losses, now, sent_at, lost, b->queueing, left);
 	competition_lost(&b->competition, now, sent_at, BUDGET_SMALLEST * ONE);
 	if (!b->starting && losses_are_due(&b->losses, now)) {
-		losses_begin(&b->losses, now, b->queueing, product);
+		losses_begin(&b->losses, now, b->queueing, product, b->delay / ROUTE_SAME);
 		budget_follow(b);
 	}
 	budget_leave_start(b, now);

@@ -76,7 +76,7 @@
 /* After a drain the queue refills for this time plus one smallest RTT. */
 #define BUDGET_REFILL 100000
 /* After the start, losses are ignored for this number of smallest RTTs, and REFILL. */
-#define BUDGET_UNJUDGED 4
+#define BUDGET_UNJUDGED 2
 /* A longer route keeps the old rate for this number of smallest RTTs, and REFILL. */
 #define BUDGET_CARRIED 3
 /* RTTs without an ACK that make a drain silent, and factor for the next drain's. */
@@ -145,7 +145,7 @@
 #define LOSSES_LEAST 64
 /* With at most this number of the expected losses, sending less reduces loss. */
 #define LOSSES_FEW 2
-/* A test reduces the limit to at most this part. */
+/* A test reduces the limit to at most this part, and to what is delivered in the smallest RTT and PACKETS. */
 #define LOSSES_BETA 85
 #define LOSSES_BETA_OF 100
 /* Longest duration of a test; then its result so far counts. */

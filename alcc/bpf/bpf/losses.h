@@ -25,13 +25,14 @@ struct losses {
 	__u64 since; /* of the test; only packets sent since then count; 0: no test is under way */
 	__u64 share; /* as the test began: the share, and the limit */
 	__u64 limit_before;
+	__u64 product; /* delivered in the smallest RTT as the test began */
 	__u32 full; /* the longest queueing at losses of congestion; 0: not known */
 	__u32 queueing; /* as the test began */
+	__u32 short_queue; /* it counts as short up to this */
 	__u32 all; /* length of the test, packets */
 	__u32 left; /* packets that remain */
 	__u32 few; /* with more losses than that with a short queue they are the path's */
 	__u32 with_short;
-	__u32 lost;
 };
 
 /* Losses so far do not count, and no limit is set before `until`. */
@@ -83,8 +84,8 @@ PURE void losses_lower(struct losses *l, __u64 most)
 		l->limit = LOSSES_SMALLEST * ONE;
 }
 
-/* The sender slows down from now on; `product` is delivered in the smallest RTT. */
-PURE void losses_begin(struct losses *l, __u64 now, __u32 queueing, __u64 product)
+/* The sender slows down from now on; `product` is delivered in the smallest RTT. Queueing of up to `none` counts as none. */
+PURE void losses_begin(struct losses *l, __u64 now, __u32 queueing, __u64 product, __u32 none)
 {
 	/* It is above LOSSES_SHARE_RATE; the verifier wants to see that it is not 0. */
 	__u64 share = l->rate > LOSSES_SHARE_RATE ? l->rate : LOSSES_SHARE_RATE;
@@ -98,27 +99,28 @@ PURE void losses_begin(struct losses *l, __u64 now, __u32 queueing, __u64 produc
 	l->all = packets;
 	l->left = packets;
 	l->with_short = 0;
-	l->lost = 0;
 	l->share = share;
 	l->queueing = queueing;
+	l->short_queue = queueing / LOSSES_HALF < none ? queueing / LOSSES_HALF : none;
+	if (l->short_queue < LOSSES_GRAIN)
+		l->short_queue = LOSSES_GRAIN;
 	l->limit_before = l->limit;
+	l->product = product;
 	l->since = now;
 	l->limit = l->limit * LOSSES_BETA / LOSSES_BETA_OF;
-	losses_lower(l, product);
+	losses_lower(l, product + BUDGET_PACKETS * ONE);
 }
 
 PURE void losses_count(struct losses *l, __u64 now, __u64 sent_at, __u32 packets, __u32 lost,
 		       __u32 queueing)
 {
-	__u32 short_queue = l->queueing / LOSSES_HALF > LOSSES_GRAIN ? l->queueing / LOSSES_HALF : LOSSES_GRAIN;
 	__u64 seen;
 	int late, goes_on;
 
 	if (!l->since || sent_at < l->since)
 		return;
 	l->left = l->left > packets ? l->left - packets : 0;
-	l->lost += lost;
-	if (queueing <= short_queue)
+	if (queueing <= l->short_queue)
 		l->with_short += lost;
 	late = now - l->since > LOSSES_PATIENCE;
 	/* The number of packets that are back: all of them unless it is late. */
@@ -127,19 +129,18 @@ PURE void losses_count(struct losses *l, __u64 now, __u64 sent_at, __u32 packets
 	if (!goes_on && !late && l->left)
 		return;
 	l->since = 0;
+	if (goes_on && l->share > LOSSES_DUE(LOSSES_MOST_RATE)) {
+		/* The share stays, so the next test follows at once while the path loses as much. */
+		l->of_path = LOSSES_MOST_RATE;
+		return;
+	}
 	l->rate = 0;
-	if (goes_on && l->share <= LOSSES_DUE(LOSSES_MOST_RATE)) {
+	if (goes_on) {
 		l->of_path = l->share < LOSSES_MOST_RATE ? l->share : LOSSES_MOST_RATE;
 		l->limit = l->limit_before;
 		return;
 	}
-	if (!goes_on) {
-		l->full = l->queueing;
-		return;
-	}
-	l->of_path = LOSSES_MOST_RATE;
-	seen = l->all - l->left;
-	l->rate = l->lost < seen ? l->lost * LOSS_RATE_ONE / seen : LOSS_RATE_ONE;
+	l->full = l->queueing;
 }
 
 /* Packets arrived. */
@@ -157,18 +158,25 @@ PURE void losses_delivered(struct losses *l, __u64 now, __u64 sent_at, __u32 pac
 	losses_count(l, now, sent_at, packets, 0, queueing);
 }
 
-/* Packets are lost. With a full queue `left` may stay in flight. */
+/* Packets are lost. With a full queue `left` may stay in flight, in a test only its product. */
 PURE void losses_lost(struct losses *l, __u64 now, __u64 sent_at, __u32 packets, __u32 queueing,
 		      __u64 left)
 {
-	if (!l->since && l->full > LOSSES_GRAIN && (__u64)LOSSES_HALF * queueing >= l->full) {
-		if (l->full < queueing)
-			l->full = queueing;
+	__u32 full = l->full;
+
+	if (l->since) {
+		full = sent_at >= l->since ? l->queueing : 0;
+		left = l->product;
+	}
+	if (full > LOSSES_GRAIN && (__u64)LOSSES_HALF * queueing >= full) {
 		if (sent_at >= l->cut_at && now >= l->not_before) {
 			l->cut_at = now;
 			losses_lower(l, left);
 		}
-		return;
+		if (!l->since) {
+			l->full = full < queueing ? queueing : full;
+			return;
+		}
 	}
 	l->rate = loss_rate_lost(l->rate, packets, LOSS_RATE_LONG);
 	losses_count(l, now, sent_at, packets, packets, queueing);

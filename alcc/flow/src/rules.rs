@@ -19,9 +19,9 @@
 //! | | `datagrams` | `udp` | `verus-paper` | `verus-original` | `copa-original` | `sprout-original` |
 //! |---|---|---|---|---|---|---|
 //! | payload of a packet | 1472 | 1367 | 1472 | 1450 | 1440 | 1440 |
-//! | loss detection | 3 packets | same | 3 smoothed RTTs after the gap was found, at the epoch's timer | a gap 150 ms old, at the epoch's timer | any gap | any gap |
+//! | loss detection | RACK | same | 3 smoothed RTTs after the gap was found, at the epoch's timer | a gap 150 ms old, at the epoch's timer | any gap | any gap |
 //! | retransmission | yes | yes | yes | no | no | no |
-//! | timeout | RFC 6298, at least 1 s | same | same | 5 x RTT in 150 to 1000 ms, no backoff, only reported | 2 s of silence, all marked lost | none |
+//! | timeout | RFC 6298, at least 200 ms; a probe | same | at least 1 s; a probe | 5 x RTT in 150 to 1000 ms, no backoff, only reported | 2 s of silence, all marked lost | none |
 //! | acknowledgements | as the algorithm wants | each 5 ms, with the time of each packet | as the algorithm wants | each packet | each packet | each packet |
 use alcc_units::{Bytes, Span};
 
@@ -264,14 +264,14 @@ pub const DATAGRAMS: Rules = Rules {
     ack_semantics: AckSemantics::PacketNumbers { reliable: true },
     timestamps: false,
     arrivals: false,
-    detection: Detection::PacketThreshold(3),
+    detection: Detection::Rack,
     tail_probe: false,
     reduction: Reduction::Immediate,
     overshoots: false,
     timeout: Timeout {
         initial: Span::from_secs(1),
-        // A shorter one would mistake the outages of a cellular link for losses.
-        rule: TimeoutRule::Rfc6298(Span::from_secs(1)),
+        // It marks nothing as lost, so that a short outage of a cellular link does no harm.
+        rule: TimeoutRule::Rfc6298(Span::from_millis(200)),
         max: Span::from_secs(60),
         on_expiry: Expiry::Probe,
     },
@@ -303,6 +303,10 @@ pub const UDP: Rules = Rules {
 pub const VERUS_PAPER: Rules = Rules {
     name: "verus-paper",
     detection: Detection::TimeThreshold(Patience::Rtts(3)),
+    timeout: Timeout {
+        rule: TimeoutRule::Rfc6298(Span::from_secs(1)),
+        ..DATAGRAMS.timeout
+    },
     ..DATAGRAMS
 };
 

@@ -222,7 +222,7 @@ fn a_timeout_that_was_only_a_delay_is_taken_back() {
     b.until(1040);
     b.ack(10, &[], 1000).unwrap();
     assert_eq!(b.sent().len(), 20);
-    let sent = b.until(1500);
+    let sent = b.until(1250);
     assert!(b.sender.stats().timeouts >= 1, "{sent:?}");
     assert_eq!(b.gauge("cwnd"), 1.0);
     // Data sent before any repetition is acknowledged.
@@ -240,7 +240,7 @@ fn a_timeout_that_was_right_stays() {
     b.until(1040);
     b.ack(10, &[], 1000).unwrap();
     b.send();
-    let sent = b.until(1500);
+    let sent = b.until(1250);
     let again = sent
         .iter()
         .rfind(|(_, t)| t.kind == Kind::Retransmit)
@@ -421,6 +421,28 @@ fn datagrams_are_sent_again_under_a_new_number() {
     b.sender.on_ack(at(1041), &ack).unwrap();
     assert_eq!(b.sender.stats().spurious, 1);
     assert!(b.sender.on_ack(at(1042), &numbers(0, &[(14, 15)])).is_err());
+}
+
+/// Two packets in flight, as one flow of many has on a short path: there are no three later ones to show a loss.
+#[test]
+fn datagrams_of_a_small_window_are_soon_sent_again() {
+    let mut b = Bench::new("fixed:window=2", &DATAGRAMS, 100);
+    assert_eq!(b.send().len(), 2);
+    b.until(1040);
+    b.sender.on_ack(at(1040), &numbers(0, &[(1, 2)])).unwrap();
+    let sent = b.send();
+    let third = 2 * DATAGRAMS.mss.get();
+    assert_eq!((sent.len(), sent[0].start), (1, third));
+    // A quarter of the RTT later the first one is lost. Then silence: after 200 ms the oldest is sent
+    // again.
+    let sent = b.until(1250);
+    let again: Vec<_> = sent.iter().map(|(at, t)| (*at, t.start, t.kind)).collect();
+    let (first, oldest) = ((1050, 0), (1250, third));
+    assert_eq!(
+        again,
+        [first, oldest].map(|(at, from)| (at, from, Kind::Retransmit))
+    );
+    assert_eq!(b.sender.stats().timeouts, 1);
 }
 
 #[test]

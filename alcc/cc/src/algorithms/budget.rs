@@ -114,7 +114,7 @@ constants! { BUDGET:
     /// By then, flows whose RTTs are longer by up to this time have returned.
     REFILL: Span = Span::from_millis(100);
     /// After the start, losses are ignored for this number of smallest RTTs, and REFILL.
-    UNJUDGED: u64 = 4;
+    UNJUDGED: u64 = 2;
     /// A longer route keeps the old rate for this number of smallest RTTs, and REFILL.
     CARRIED: u64 = 3;
     /// RTTs without an ACK that make a drain silent, and factor for the next drain's.
@@ -406,7 +406,8 @@ impl Controller for Budget {
             self.competition.lost(cx.now, sent_at, SMALLEST);
         }
         if !self.starting && self.losses.is_due(cx.now) {
-            self.losses.begin(cx.now, self.queueing, product);
+            let none = self.delay / SAME;
+            self.losses.begin(cx.now, self.queueing, product, none);
             let (why, from) = ("loss", self.window);
             self.follow();
             let to = self.window;

@@ -34,11 +34,6 @@ impl LossRate {
         self.share += (1.0 - self.share) * (1.0 - libm::exp(-packets / self.memory));
     }
 
-    /// Sets the share.
-    pub fn set(&mut self, share: f64) {
-        self.share = share;
-    }
-
     /// The share of lost packets, 0 to 1.
     pub fn get(&self) -> f64 {
         self.share

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The limit that losses set: separates the losses of the path from those of congestion.
-use super::LARGEST;
+use super::{LARGEST, PACKETS};
 use crate::parts::LossRate;
 use alcc_units::{Span, Time};
 
@@ -23,7 +23,7 @@ constants! { LOSSES:
     /// With at most this number of the expected losses, sending less reduces loss.
     /// Of independent losses 1.4 % of the tests say so (Poisson).
     FEW: f64 = 2.0;
-    /// A test reduces the limit to at most this part.
+    /// A test reduces the limit to at most this part, and to what is delivered in the smallest RTT and PACKETS.
     BETA: f64 = 0.85, of 100;
     /// Longest duration of a test; then its result so far counts.
     PATIENCE: Span = Span::from_secs(3);
@@ -79,11 +79,13 @@ struct Test {
     /// With more losses than this at a short queue, the losses come from the path.
     few: f64,
     of_path: f64,
-    lost: f64,
-    /// State when the test began: the share, the queueing delay, the limit.
+    /// A queue counts as short up to this.
+    short: Span,
+    /// State when the test began: the share, the queueing delay, the limit, packets delivered in the smallest RTT.
     share: f64,
     queueing: Span,
     limit: f64,
+    product: f64,
 }
 
 impl Default for Losses {
@@ -137,8 +139,8 @@ impl Losses {
         self.test.is_none() && now >= self.not_before && self.rate.get() > most
     }
 
-    /// Begins a test. `product`: packets delivered in the smallest RTT.
-    pub(super) fn begin(&mut self, now: Time, queueing: Span, product: f64) {
+    /// Begins a test. `product`: packets delivered in the smallest RTT. Queueing of up to `none` counts as none.
+    pub(super) fn begin(&mut self, now: Time, queueing: Span, product: f64, none: Span) {
         let share = self.rate.get();
         let packets = (EXPECTED / share).max(LEAST);
         self.test = Some(Test {
@@ -147,12 +149,16 @@ impl Losses {
             remaining: packets,
             few: (LEAST * share / EXPECTED).max(1.0) * FEW,
             of_path: 0.0,
-            lost: 0.0,
+            // Behind an active queue management others' packets keep a queue that is only shorter.
+            short: (queueing / HALF).min(none).max(GRAIN),
             share,
             queueing,
             limit: self.limit,
+            product,
         });
-        self.limit = (self.limit * BETA).min(product).max(SMALLEST);
+        // A limit of the plain product would measure less than the path delivers, and the next test still less.
+        let to = (self.limit * BETA).min(product + PACKETS);
+        self.limit = to.max(SMALLEST);
     }
 
     /// Counts delivered packets.
@@ -173,7 +179,8 @@ impl Losses {
         self.count(now, sent_at, packets, 0.0, queueing)
     }
 
-    /// Counts lost packets. With a full queue, `keep` packets may stay in flight.
+    /// Counts lost packets. With a full queue, `keep` packets may stay in flight, in a test only its product: others
+    /// do not yield.
     pub(super) fn lost(
         &mut self,
         now: Time,
@@ -182,13 +189,20 @@ impl Losses {
         queueing: Span,
         keep: f64,
     ) -> Option<Found> {
-        if self.test.is_none() && self.full > GRAIN && queueing * HALF >= self.full {
-            self.full = self.full.max(queueing);
+        let (full, keep) = match &self.test {
+            None => (self.full, keep),
+            Some(test) if sent_at >= test.since => (test.queueing, test.product),
+            Some(_) => (Span::ZERO, keep),
+        };
+        if full > GRAIN && queueing * HALF >= full {
             if sent_at >= self.cut_at && now >= self.not_before {
                 self.cut_at = now;
                 self.limit = self.limit.min(keep).max(SMALLEST);
             }
-            return None;
+            if self.test.is_none() {
+                self.full = full.max(queueing);
+                return None;
+            }
         }
         self.rate.lost(packets);
         self.count(now, sent_at, packets, packets, queueing)
@@ -217,8 +231,7 @@ impl Losses {
     ) -> Option<Found> {
         let test = self.test.as_mut().filter(|test| sent_at >= test.since)?;
         test.remaining -= packets;
-        test.lost += lost;
-        if queueing <= (test.queueing / HALF).max(GRAIN) {
+        if queueing <= test.short {
             test.of_path += lost;
         }
         let late = now.since(test.since) > PATIENCE;
@@ -229,18 +242,18 @@ impl Losses {
             return None;
         }
         let test = self.test.take()?;
+        if goes_on && test.share > SHARE + TOLERATED * MOST {
+            // The share stays, so the next test follows at once while the path loses as much.
+            self.of_path = MOST;
+            return Some(Found::OfCongestion);
+        }
         self.rate = LossRate::over(MEMORY);
-        if goes_on && test.share <= SHARE + TOLERATED * MOST {
+        if goes_on {
             self.of_path = test.share.min(MOST);
             self.limit = test.limit;
             return Some(Found::OfPath);
         }
-        if goes_on {
-            self.of_path = MOST;
-            self.rate.set(test.lost / (test.all - test.remaining));
-        } else {
-            self.full = test.queueing;
-        }
+        self.full = test.queueing;
         Some(Found::OfCongestion)
     }
 }
@@ -251,6 +264,7 @@ mod tests {
 
     const SHORT: Span = Span::from_millis(20);
     const ROUND: Span = Span::from_millis(50);
+    const NONE: Span = Span::from_millis(4);
 
     /// Packets are lost at a queue of 20 ms, and none when less is sent.
     fn congested() -> (Losses, Time) {
@@ -258,8 +272,8 @@ mod tests {
         let mut now = Time::from_millis(1000);
         losses.lost(now, now, 12.0, SHORT, 100.0);
         assert!(losses.is_due(now));
-        losses.begin(now, SHORT, 100.0);
-        assert_eq!(losses.limit(), 100.0);
+        losses.begin(now, SHORT, 100.0, NONE);
+        assert_eq!(losses.limit(), 102.0);
         let mut found = None;
         while found.is_none() && now < Time::from_millis(9000) {
             now += ROUND;
@@ -274,7 +288,7 @@ mod tests {
         let mut losses = Losses::default();
         let mut now = Time::from_millis(1000);
         losses.lost(now, now, 12.0, SHORT, 100.0);
-        losses.begin(now, SHORT, 100.0);
+        losses.begin(now, SHORT, 100.0, NONE);
         // Others keep the queue full, and a tenth is lost as before.
         let mut found = None;
         while found.is_none() && now < Time::from_millis(9000) {
@@ -296,16 +310,75 @@ mod tests {
         let later = now + ROUND;
         losses.delivered(later, later, 1.0, SHORT * 3);
         losses.lost(later, later, 1.0, SHORT, 50.0);
-        assert_eq!(losses.limit(), 100.0);
+        assert_eq!(losses.limit(), 102.0);
+    }
+
+    /// A test that began with a queue of 20 ms, at its first loss with a queue of `queueing`.
+    fn lost_in_a_test(queueing: Span) -> (Losses, Option<Found>) {
+        let mut losses = Losses::default();
+        let mut now = Time::from_millis(1000);
+        losses.lost(now, now, 12.0, SHORT, 100.0);
+        losses.begin(now, SHORT, 100.0, NONE);
+        let mut found = None;
+        while found.is_none() && now < Time::from_millis(9000) {
+            now += ROUND;
+            let delivered = losses.delivered(now, now, 9.0, queueing);
+            found = delivered.or_else(|| losses.lost(now, now, 1.0, queueing, 200.0));
+        }
+        (losses, found)
+    }
+
+    #[test]
+    fn in_a_test_only_losses_with_an_empty_queue_are_of_the_path() {
+        // Half of the queue when the test began is 10 ms, but others may keep it.
+        for queueing in [5, 9] {
+            let (losses, found) = lost_in_a_test(Span::from_millis(queueing));
+            assert_eq!(found, Some(Found::OfCongestion), "{queueing} ms");
+            assert_eq!(losses.limit(), 102.0);
+        }
+        // Its share, 2.3 %, is tolerated from then on.
+        let (losses, found) = lost_in_a_test(Span::from_millis(4));
+        assert_eq!((found, losses.limit()), (Some(Found::OfPath), LARGEST));
+    }
+
+    #[test]
+    fn in_a_test_a_full_queue_leaves_the_product() {
+        let (losses, found) = lost_in_a_test(SHORT / 2);
+        assert_eq!((found, losses.limit()), (Some(Found::OfCongestion), 100.0));
+    }
+
+    #[test]
+    fn a_path_that_loses_too_much_is_tested_again_at_once() {
+        let mut losses = Losses::default();
+        let mut now = Time::from_millis(1000);
+        let mut limits = vec![];
+        for _ in 0..3 {
+            while !losses.is_due(now) || limits.is_empty() && losses.rate.get() < 0.1 {
+                losses.lost(now, now, 1.0, Span::ZERO, 100.0);
+            }
+            losses.begin(now, Span::ZERO, 100.0, NONE);
+            limits.push(losses.limit());
+            let mut found = None;
+            while found.is_none() {
+                now += ROUND;
+                let delivered = losses.delivered(now, now, 8.0, Span::ZERO);
+                found = delivered.or_else(|| losses.lost(now, now, 1.0, Span::ZERO, 100.0));
+            }
+            assert_eq!(found, Some(Found::OfCongestion));
+            assert!(losses.is_due(now));
+        }
+        // 102 times 0.85 each time.
+        assert_eq!(limits[0], 102.0);
+        assert!((limits[2] - 102.0 * 0.85 * 0.85).abs() < 1e-9, "{limits:?}");
     }
 
     #[test]
     fn beside_a_standing_queue_the_limit_grows_by_time() {
         let (losses, _) = congested();
-        // A window is back: 2 % of 100 packets. With an RTT of 50 ms half of that beside a queue.
-        for (queueing, to) in [(Span::ZERO, 102.0), (SHORT, 101.0)] {
+        // A window is back: 2 % of 102 packets. With an RTT of 50 ms half of that beside a queue.
+        for (queueing, to) in [(Span::ZERO, 104.04), (SHORT, 103.02)] {
             let mut losses = losses.clone();
-            losses.grow(100.0, 100.0, ROUND, queueing);
+            losses.grow(102.0, 102.0, ROUND, queueing);
             assert!((losses.limit() - to).abs() < 1e-9, "{}", losses.limit());
         }
     }
