@@ -142,7 +142,7 @@ mod tests {
     fn vectors_of_rfc_6298() {
         let timeout = Timeout {
             rule: TimeoutRule::Rfc6298(ms(1)),
-            on_expiry: Expiry::Probe,
+            on_expiry: Expiry::Probe(Span::ZERO),
             ..LINUX.timeout
         };
         let rto = |samples: &[u64]| after(timeout, samples).timeout().unwrap().as_micros();

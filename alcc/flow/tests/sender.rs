@@ -222,7 +222,7 @@ fn a_timeout_that_was_only_a_delay_is_taken_back() {
     b.until(1040);
     b.ack(10, &[], 1000).unwrap();
     assert_eq!(b.sent().len(), 20);
-    let sent = b.until(1250);
+    let sent = b.until(1500);
     assert!(b.sender.stats().timeouts >= 1, "{sent:?}");
     assert_eq!(b.gauge("cwnd"), 1.0);
     // Data sent before any repetition is acknowledged.
@@ -240,7 +240,7 @@ fn a_timeout_that_was_right_stays() {
     b.until(1040);
     b.ack(10, &[], 1000).unwrap();
     b.send();
-    let sent = b.until(1250);
+    let sent = b.until(1500);
     let again = sent
         .iter()
         .rfind(|(_, t)| t.kind == Kind::Retransmit)
@@ -433,8 +433,7 @@ fn datagrams_of_a_small_window_are_soon_sent_again() {
     let sent = b.send();
     let third = 2 * DATAGRAMS.mss.get();
     assert_eq!((sent.len(), sent[0].start), (1, third));
-    // A quarter of the RTT later the first one is lost. Then silence: after 200 ms the oldest is sent
-    // again.
+    // A quarter of the RTT later the first one is lost. After 200 ms of silence the oldest is sent again.
     let sent = b.until(1250);
     let again: Vec<_> = sent.iter().map(|(at, t)| (*at, t.start, t.kind)).collect();
     let (first, oldest) = ((1050, 0), (1250, third));
@@ -442,6 +441,10 @@ fn datagrams_of_a_small_window_are_soon_sent_again() {
         again,
         [first, oldest].map(|(at, from)| (at, from, Kind::Retransmit))
     );
+    // After 0.2 + 0.4 + 0.8 s the algorithm is informed.
+    b.until(1050 + 1399);
+    assert_eq!(b.sender.stats().timeouts, 0);
+    assert_eq!(b.until(1050 + 1400).len(), 1);
     assert_eq!(b.sender.stats().timeouts, 1);
 }
 

@@ -125,6 +125,18 @@ impl Sender {
         let Some((index, oldest)) = self.scoreboard.oldest() else {
             return;
         };
+        let silence = now.since(self.progress_at);
+        if let Expiry::Probe(told) = self.rules.timeout.on_expiry {
+            self.pending_probe = Some(Probe::Retransmit(index));
+            // With the intervals before, each half of the next.
+            let first = silence / (1 << self.rtt.backoff().min(20));
+            if silence * 2 - first < told {
+                self.stats.tail_probes += 1;
+                self.rtt.on_expiry();
+                self.progress_at = now;
+                return;
+            }
+        }
         // The algorithm has already reacted to these losses.
         let repairing = self.recovery.is_some_and(|episode| !episode.timeout);
         let stream = self.rules.is_stream();
@@ -135,7 +147,7 @@ impl Sender {
             backoff: self.backoff_count(stream && repairing),
             oldest: oldest.packet(),
             in_flight: self.scoreboard.in_flight(),
-            silence: now.since(self.progress_at),
+            silence,
         };
         self.feed.expired(&rto);
         self.progress_at = now;
@@ -161,10 +173,7 @@ impl Sender {
                 }
             }
             Expiry::Notify => {}
-            Expiry::Probe => {
-                self.pto_probe = Some(self.scoreboard.next_pn());
-                self.pending_probe = Some(Probe::Retransmit(index));
-            }
+            Expiry::Probe(_) => self.pto_probe = Some(self.scoreboard.next_pn()),
         }
         // F-RTO (RFC 5682) as in Linux: not during loss recovery.
         let cause = Spurious::Rto;
