@@ -145,7 +145,7 @@
 #define LOSSES_LEAST 64
 /* With at most this number of the expected losses, sending less reduces loss. */
 #define LOSSES_FEW 2
-/* A test reduces the limit to at most this part, and to what is delivered in the smallest RTT and PACKETS. */
+/* A test reduces the limit to at most this part. */
 #define LOSSES_BETA 85
 #define LOSSES_BETA_OF 100
 /* Longest duration of a test; then its result so far counts. */

@@ -108,7 +108,7 @@ PURE void losses_begin(struct losses *l, __u64 now, __u32 queueing, __u64 produc
 	l->product = product;
 	l->since = now;
 	l->limit = l->limit * LOSSES_BETA / LOSSES_BETA_OF;
-	losses_lower(l, product + BUDGET_PACKETS * ONE);
+	losses_lower(l, queueing > none ? product + BUDGET_PACKETS * ONE : product);
 }
 
 PURE void losses_count(struct losses *l, __u64 now, __u64 sent_at, __u32 packets, __u32 lost,

@@ -23,7 +23,7 @@ constants! { LOSSES:
     /// With at most this number of the expected losses, sending less reduces loss.
     /// Of independent losses 1.4 % of the tests say so (Poisson).
     FEW: f64 = 2.0;
-    /// A test reduces the limit to at most this part, and to what is delivered in the smallest RTT and PACKETS.
+    /// A test reduces the limit to at most this part.
     BETA: f64 = 0.85, of 100;
     /// Longest duration of a test; then its result so far counts.
     PATIENCE: Span = Span::from_secs(3);
@@ -156,9 +156,10 @@ impl Losses {
             limit: self.limit,
             product,
         });
-        // A limit of the plain product would measure less than the path delivers, and the next test still less.
-        let to = (self.limit * BETA).min(product + PACKETS);
-        self.limit = to.max(SMALLEST);
+        // With a queue the plain product measures less than the path delivers, and the next test still less. Without
+        // one, a policer would drop what is beyond it.
+        let more = if queueing > none { PACKETS } else { 0.0 };
+        self.limit = (self.limit * BETA).min(product + more).max(SMALLEST);
     }
 
     /// Counts delivered packets.
@@ -367,9 +368,9 @@ mod tests {
             assert_eq!(found, Some(Found::OfCongestion));
             assert!(losses.is_due(now));
         }
-        // 102 times 0.85 each time.
-        assert_eq!(limits[0], 102.0);
-        assert!((limits[2] - 102.0 * 0.85 * 0.85).abs() < 1e-9, "{limits:?}");
+        // 100, times 0.85 each time.
+        assert_eq!(limits[0], 100.0);
+        assert!((limits[2] - 100.0 * 0.85 * 0.85).abs() < 1e-9, "{limits:?}");
     }
 
     #[test]
