@@ -130,7 +130,7 @@ PURE void losses_count(struct losses *l, __u64 now, __u64 sent_at, __u32 packets
 		return;
 	l->since = 0;
 	if (goes_on && l->share > LOSSES_DUE(LOSSES_MOST_RATE)) {
-		/* The share stays, so the next test follows at once while the path loses as much. */
+		/* The share is not reset, so the next test follows at once while the path loses as much. */
 		l->of_path = LOSSES_MOST_RATE;
 		return;
 	}

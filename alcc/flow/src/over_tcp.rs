@@ -144,7 +144,7 @@ struct Flow {
     last_write: Time,
     /// The counters of the last reading.
     seen: TcpProgress,
-    /// The algorithm expects datagrams: an RTO of a second, and a probe when it expires.
+    /// The algorithm expects datagrams: it is told of a timeout after a second of silence, and nothing is lost then.
     datagrams: bool,
     repair: Option<Episode>,
     /// True if a write was refused or cut short, so that the program waits for room.
@@ -195,8 +195,7 @@ const READINGS_PER_RTT: u64 = 2;
 
 /// Weight of the old smoothed RTT in Linux.
 const KEPT: f64 = 7.0 / 8.0;
-/// Minimum RTO of hosts for datagrams: a shorter one mistakes the outages of a radio link for
-/// losses.
+/// Silence after which hosts for datagrams tell the algorithm of a timeout: a shorter one is an outage of a radio link.
 const DATAGRAM_TIMEOUT: Span = Span::from_secs(1);
 
 impl OverTcp {

@@ -21,7 +21,7 @@
 //! | payload of a packet | 1472 | 1367 | 1472 | 1450 | 1440 | 1440 |
 //! | loss detection | RACK | same | 3 smoothed RTTs after the gap was found, at the epoch's timer | a gap 150 ms old, at the epoch's timer | any gap | any gap |
 //! | retransmission | yes | yes | yes | no | no | no |
-//! | timeout | RFC 6298, at least 200 ms: a probe, after 1 s reported | same | at least 1 s | 5 x RTT in 150 to 1000 ms, no backoff, only reported | 2 s of silence, all marked lost | none |
+//! | timeout | RFC 6298, at least 200 ms: a probe, after 1 s reported | same | RFC 6298, at least 1 s: a probe, and reported | 5 x RTT in 150 to 1000 ms, no backoff, only reported | 2 s of silence, all marked lost | none |
 //! | acknowledgements | as the algorithm wants | each 5 ms, with the time of each packet | as the algorithm wants | each packet | each packet | each packet |
 use alcc_units::{Bytes, Span};
 
@@ -145,8 +145,8 @@ pub enum TimeoutRule {
 pub enum Expiry {
     /// Everything in flight is marked lost.
     MarkAllLost,
-    /// Nothing is marked lost; the oldest packet is sent again, whatever the window. The algorithm is informed if
-    /// nothing has come back for this long (RFC 9002, section 6.2: a probe timeout is no sign of loss).
+    /// Nothing is marked lost; the oldest packet is sent again, whatever the window. The algorithm is told of
+    /// the first expiry after this silence, and of later ones (RFC 9002, section 6.2: a probe timeout is no sign of loss).
     Probe(Span),
     /// The algorithm is informed; nothing else happens.
     Notify,

@@ -139,7 +139,7 @@ class Environment(unittest.TestCase):
                 oracle, sender = first_loss(True), first_loss(False)
             finally:
                 os.chdir(here)
-        # Three later packets have to arrive, or a timeout to pass.
+        # A later packet has to come back, or a timeout to pass.
         self.assertLess(oracle, 5.5)
         self.assertGreater(sender, oracle + 0.2)
 

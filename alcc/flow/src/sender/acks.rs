@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Processing of acknowledgements.
-use super::{AckOutcome, BUFFER_PER_SEGMENT, LossSign, Newest, Sender, TailProbe};
+use super::{AckOutcome, BUFFER_PER_SEGMENT, LossSign, Newest, Sender, Silence, TailProbe};
 use crate::ranges::Range;
 use crate::rules::{AckSemantics, Detection, Patience};
 use crate::scoreboard::{Segment, State};
@@ -421,6 +421,7 @@ impl Sender {
                 .is_some_and(|(front, sent)| sent < front.sent_at);
         if fresh {
             self.progress_at = now;
+            self.silence = Silence::from(now);
             self.rtt.on_progress();
         }
     }

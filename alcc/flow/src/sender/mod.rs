@@ -46,6 +46,26 @@ pub enum LossSign {
     Timeout,
 }
 
+/// A time without acknowledgements, of a sender whose timer only probes.
+#[derive(Clone, Copy, Debug)]
+struct Silence {
+    since: Time,
+    /// Timeouts that the algorithm was told of.
+    told: u32,
+    /// The first probe that was sent without telling it.
+    first_probe: Option<Pn>,
+}
+
+impl Silence {
+    fn from(since: Time) -> Self {
+        Self {
+            since,
+            told: 0,
+            first_probe: None,
+        }
+    }
+}
+
 /// Totals of a sender.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SenderStats {
@@ -53,11 +73,11 @@ pub struct SenderStats {
     pub transmissions: u64,
     /// Transmissions of data that had been sent before.
     pub retransmits: u64,
-    /// Expiries of the retransmission timer.
+    /// Expiries of the retransmission timer that the algorithm was told of.
     pub timeouts: u64,
     /// Loss episodes: one fast recovery, or one expiry of the timer.
     pub episodes: u64,
-    /// Tail loss probes.
+    /// Tail loss probes, and datagrams' probes that the algorithm was not told of.
     pub tail_probes: u64,
     /// Reductions that turned out to be spurious.
     pub spurious: u64,
@@ -116,6 +136,7 @@ pub struct Sender {
     tail_probe: Option<TailProbe>,
     /// The probe after a timeout that marked nothing as lost.
     pto_probe: Option<Pn>,
+    silence: Silence,
     progress_at: Time,
     new_data_at: Time,
     /// The next window probe while the peer's window is zero, and the number of probes sent.
@@ -265,6 +286,7 @@ impl Sender {
             pending_probe: None,
             tail_probe: None,
             pto_probe: None,
+            silence: Silence::from(now),
             progress_at: now,
             new_data_at: now,
             persist: None,

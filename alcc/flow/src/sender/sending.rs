@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Transmission of packets.
-use super::{MAX_IN_FLIGHT, Probe, Sender};
+use super::{MAX_IN_FLIGHT, Probe, Sender, Silence};
 use crate::scoreboard::{SegmentIndex, State};
 use crate::wire::Transmit;
 use alcc_cc::{Allowance, Header, Kind, Sending, Sent};
@@ -282,6 +282,7 @@ impl Sender {
             self.progress_at = now;
         }
         if first {
+            self.silence = Silence::from(now);
             self.unreported.begin(now);
         }
         self.stats.transmissions += 1;

@@ -125,17 +125,20 @@ impl Sender {
         let Some((index, oldest)) = self.scoreboard.oldest() else {
             return;
         };
-        let silence = now.since(self.progress_at);
         if let Expiry::Probe(told) = self.rules.timeout.on_expiry {
             self.pending_probe = Some(Probe::Retransmit(index));
-            // With the intervals before, each half of the next.
-            let first = silence / (1 << self.rtt.backoff().min(20));
-            if silence * 2 - first < told {
+            let probe = self.scoreboard.next_pn();
+            let first = *self.silence.first_probe.get_or_insert(probe);
+            if now.since(self.silence.since) < told {
                 self.stats.tail_probes += 1;
+                // What it repeats is not lost, so its arrival takes nothing back.
+                self.undo = None;
                 self.rtt.on_expiry();
                 self.progress_at = now;
                 return;
             }
+            self.pto_probe = Some(first);
+            self.silence.told += 1;
         }
         // The algorithm has already reacted to these losses.
         let repairing = self.recovery.is_some_and(|episode| !episode.timeout);
@@ -147,7 +150,10 @@ impl Sender {
             backoff: self.backoff_count(stream && repairing),
             oldest: oldest.packet(),
             in_flight: self.scoreboard.in_flight(),
-            silence,
+            silence: match self.rules.timeout.on_expiry {
+                Expiry::Probe(_) => now.since(self.silence.since),
+                _ => now.since(self.progress_at),
+            },
         };
         self.feed.expired(&rto);
         self.progress_at = now;
@@ -172,8 +178,7 @@ impl Sender {
                     self.pending_probe = Some(Probe::Retransmit(first));
                 }
             }
-            Expiry::Notify => {}
-            Expiry::Probe(_) => self.pto_probe = Some(self.scoreboard.next_pn()),
+            Expiry::Notify | Expiry::Probe(_) => {}
         }
         // F-RTO (RFC 5682) as in Linux: not during loss recovery.
         let cause = Spurious::Rto;
@@ -191,6 +196,7 @@ impl Sender {
     pub(super) fn backoff_count(&self, repairing: bool) -> u32 {
         match self.rules.timeout.on_expiry {
             Expiry::Notify => 1,
+            Expiry::Probe(_) => self.silence.told,
             _ => self.rtt.backoff() + u32::from(repairing),
         }
     }

@@ -47,13 +47,13 @@ constants! { LOSSES:
 pub(super) enum Found {
     /// Sending less loses less, or the queue of others stays full: congestion.
     OfCongestion,
-    /// The losses go on while the queue is short: they come from the path.
+    /// The losses go on while the queue is empty: they come from the path.
     OfPath,
 }
 
 /// Judges losses. A packet that is lost while the queue is as long as at earlier congestion losses reduces the limit to
 /// what is delivered in the smallest RTT. Other losses are averaged as a share. A share above the path's starts a test,
-/// in which less is sent for a while. If losses go on with a shorter queue, they come from the path.
+/// in which less is sent for a while. If losses go on with an empty queue, they come from the path.
 #[derive(Clone)]
 pub(super) struct Losses {
     rate: LossRate,
@@ -244,7 +244,7 @@ impl Losses {
         }
         let test = self.test.take()?;
         if goes_on && test.share > SHARE + TOLERATED * MOST {
-            // The share stays, so the next test follows at once while the path loses as much.
+            // The share is not reset, so the next test follows at once while the path loses as much.
             self.of_path = MOST;
             return Some(Found::OfCongestion);
         }
