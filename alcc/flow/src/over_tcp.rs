@@ -144,7 +144,7 @@ struct Flow {
     last_write: Time,
     /// The counters of the last reading.
     seen: TcpProgress,
-    /// The algorithm expects datagrams: it is told of a timeout after a second of silence, and nothing is lost then.
+    /// The algorithm expects datagrams: a timeout is reported after a second of silence, and marks nothing as lost.
     datagrams: bool,
     repair: Option<Episode>,
     /// True if a write was refused or cut short, so that the program waits for room.

@@ -145,8 +145,9 @@ pub enum TimeoutRule {
 pub enum Expiry {
     /// Everything in flight is marked lost.
     MarkAllLost,
-    /// Nothing is marked lost; the oldest packet is sent again, whatever the window. The algorithm is told of
-    /// the first expiry after this silence, and of later ones (RFC 9002, section 6.2: a probe timeout is no sign of loss).
+    /// Nothing is marked lost; the oldest packet is sent again, whatever the window. The first expiry after this
+    /// silence and later ones are reported to the algorithm (RFC 9002, section 6.2: a probe timeout is no sign of
+    /// loss).
     Probe(Span),
     /// The algorithm is informed; nothing else happens.
     Notify,

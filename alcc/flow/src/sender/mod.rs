@@ -50,9 +50,9 @@ pub enum LossSign {
 #[derive(Clone, Copy, Debug)]
 struct Silence {
     since: Time,
-    /// Timeouts that the algorithm was told of.
+    /// Timeouts that were reported to the algorithm.
     told: u32,
-    /// The first probe that was sent without telling it.
+    /// The first probe after an expiry that was not reported.
     first_probe: Option<Pn>,
 }
 
@@ -73,11 +73,11 @@ pub struct SenderStats {
     pub transmissions: u64,
     /// Transmissions of data that had been sent before.
     pub retransmits: u64,
-    /// Expiries of the retransmission timer that the algorithm was told of.
+    /// Expiries of the retransmission timer that were reported to the algorithm.
     pub timeouts: u64,
     /// Loss episodes: one fast recovery, or one expiry of the timer.
     pub episodes: u64,
-    /// Tail loss probes, and datagrams' probes that the algorithm was not told of.
+    /// Tail loss probes, and probes of datagrams after expiries that were not reported.
     pub tail_probes: u64,
     /// Reductions that turned out to be spurious.
     pub spurious: u64,
