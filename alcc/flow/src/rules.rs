@@ -21,7 +21,7 @@
 //! | payload of a packet | 1472 | 1367 | 1472 | 1450 | 1440 | 1440 |
 //! | loss detection | RACK | same | 3 smoothed RTTs after the gap was found, at the epoch's timer | a gap 150 ms old, at the epoch's timer | any gap | any gap |
 //! | retransmission | yes | yes | yes | no | no | no |
-//! | timeout | RFC 6298, at least 200 ms: a probe, after 1 s reported | same | RFC 6298, at least 1 s: a probe, and reported | 5 x RTT in 150 to 1000 ms, no backoff, only reported | 2 s of silence, all marked lost | none |
+//! | timeout | RTT + 200 ms or more: a probe, after 1 s reported | same | RFC 6298, at least 1 s: a probe, and reported | 5 x RTT in 150 to 1000 ms, no backoff, only reported | 2 s of silence, all marked lost | none |
 //! | acknowledgements | as the algorithm wants | each 5 ms, with the time of each packet | as the algorithm wants | each packet | each packet | each packet |
 use alcc_units::{Bytes, Span};
 
@@ -145,9 +145,8 @@ pub enum TimeoutRule {
 pub enum Expiry {
     /// Everything in flight is marked lost.
     MarkAllLost,
-    /// Nothing is marked lost; the oldest packet is sent again, whatever the window. The first expiry after this
-    /// silence and later ones are reported to the algorithm (RFC 9002, section 6.2: a probe timeout is no sign of
-    /// loss).
+    /// Nothing is marked lost; the oldest packet is sent again, whatever the window. Expiries are reported to the
+    /// algorithm from this length of silence on (RFC 9002, section 6.2: a probe timeout is no sign of loss).
     Probe(Span),
     /// The algorithm is informed; nothing else happens.
     Notify,
@@ -272,7 +271,7 @@ pub const DATAGRAMS: Rules = Rules {
     overshoots: false,
     timeout: Timeout {
         initial: Span::from_secs(1),
-        rule: TimeoutRule::Rfc6298(Span::from_millis(200)),
+        rule: TimeoutRule::Linux(Span::from_millis(200)),
         max: Span::from_secs(60),
         on_expiry: Expiry::Probe(Span::from_secs(1)),
     },

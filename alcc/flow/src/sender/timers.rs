@@ -37,7 +37,14 @@ impl Sender {
         if self.scoreboard.packets_in_flight() == 0 {
             return None;
         }
-        let timeout = self.progress_at + self.rtt.timeout()?;
+        let mut timeout = self.progress_at + self.rtt.timeout()?;
+        if let Expiry::Probe(told) = self.rules.timeout.on_expiry
+            && self.silence.first_probe.is_some()
+            && self.silence.told == 0
+        {
+            // The backoff of probes does not delay the report.
+            timeout = timeout.min(self.silence.since + told);
+        }
         Some(match self.probe_due() {
             Some(probe) => probe.min(timeout),
             None => timeout,
