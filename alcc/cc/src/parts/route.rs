@@ -37,7 +37,7 @@ pub(crate) struct Route {
     rate: f64,
     /// Sending time and RTT of the newest packet; zero before the first.
     newest: (Time, Span),
-    /// Time of the RTT's jump, the RTT before it, and the middle of the jump: an RTT below that ends it.
+    /// Time of the RTT's last jump, the RTT before the first, and the middle between them: an RTT below that ends it.
     jumped: Option<(Time, Span, Span)>,
     /// The mean rate before the jump, which the longer route carries, too, and the time until which that is assumed;
     /// zero: it is not.
@@ -68,14 +68,21 @@ impl Route {
             return;
         }
         let rise = rtt.saturating_sub(was);
-        if self.jumped.is_none()
-            && rise > delay / JUMP + (sent_at.since(sent_before) + error) * JUMP
-        {
+        if rise <= delay / JUMP + (sent_at.since(sent_before) + error) * JUMP {
+            return;
+        }
+        let Some((_, from, middle)) = self.jumped else {
             let from = was.min(at_most);
             self.jumped = Some((now, from, from + rise / 2));
             if self.carried_until == Time::ZERO {
                 self.before = mean;
             }
+            return;
+        };
+        // A route is longer in both directions: ACKs show it first, packets half a round trip later.
+        let rise = rtt.saturating_sub(from);
+        if rise > (middle - from) * 2 + delay / JUMP {
+            self.jumped = Some((now, from, from + rise / 2));
         }
     }
 
