@@ -117,7 +117,7 @@ PURE void budget_leave_start(struct budget *b, __u64 now)
 		b->starting = 0;
 		/* Its smallest RTT may be that of a queue. */
 		b->drains.unsure = 1;
-		losses_forget(&b->losses, now + (__u64)BUDGET_UNJUDGED * b->drains.base + BUDGET_REFILL);
+		losses_forget(&b->losses, now + 2ULL * b->drains.base + BUDGET_UNJUDGED);
 	}
 }
 

@@ -2,9 +2,9 @@
 /*
  * Whether the route became longer: `Route` of Budget in `cc`. Its window then carries less than the rate,
  * so the rate falls from drain to drain; and neither that nor the drains shorten the RTT. What siblings
- * leave in a drain is no longer route, nor is what stands as a queue of others would. But after a
- * jump of the RTT it is one whatever stands. Times in
- * microseconds, rates in packets per second and units of 2^-8.
+ * leave in a drain is no longer route, nor is what stands as a queue of others would, unless two drains in a row leave
+ * the same. But after a jump of the RTT it is one whatever stands. Times in microseconds, rates in packets per second and
+ * units of 2^-8.
  */
 #pragma once
 
@@ -15,10 +15,11 @@ struct route {
 	__u64 jumped_at; /* 0: the RTT did not jump */
 	__u64 carried_until; /* a longer route carries `before` until then; 0: none does */
 	__u32 rtt; /* of the newest packet */
-	__u32 from; /* the RTT before the jump */
-	__u32 middle; /* of the jump; an RTT below that ends it */
+	__u32 from; /* the RTT before the first jump */
+	__u32 middle; /* between that and the last one; an RTT below ends it */
 	__u32 before; /* the mean rate as it jumped */
 	__u32 rate; /* the mean when the last drain ended */
+	__u32 left; /* the queueing delay that it left */
 };
 
 /*
@@ -40,8 +41,18 @@ PURE void route_look(struct route *r, __u64 now, __u64 sent_at, __u32 rtt, __u32
 		r->jumped_at = stays > delay / ROUTE_JUMP ? now : 0;
 		r->middle = r->from + stays / 2;
 	}
-	if (!sent_before || r->jumped_at || rtt <= was || rtt - was <= delay / ROUTE_JUMP + gap * ROUTE_JUMP)
+	if (!sent_before || rtt <= was || rtt - was <= delay / ROUTE_JUMP + gap * ROUTE_JUMP)
 		return;
+	if (r->jumped_at) {
+		/* A route is longer in both directions: ACKs show it first, packets half a round trip later. */
+		__u32 rise = rtt > r->from ? rtt - r->from : 0;
+
+		if (rise > (r->middle - r->from) * 2 + delay / ROUTE_JUMP) {
+			r->jumped_at = now;
+			r->middle = r->from + rise / 2;
+		}
+		return;
+	}
 	r->jumped_at = now;
 	r->from = was < at_most ? was : at_most;
 	r->middle = r->from + (rtt - was) / 2;
@@ -67,6 +78,11 @@ PURE __u32 route_carried(const struct route *r, __u32 mean)
 	return r->carried_until && r->before > mean ? r->before : mean;
 }
 
+PURE int route_near(__u64 a, __u64 b, __u32 by)
+{
+	return a <= b + by && b <= a + by;
+}
+
 /*
  * A drain has ended; the mean rate is `rate`, 0: only a jump tells. `lost`: for long nothing came back in it, and a jump is
  * drained again.
@@ -74,18 +90,21 @@ PURE __u32 route_carried(const struct route *r, __u32 mean)
 PURE int route_is_longer(struct route *r, __u64 now, const struct drains *d, __u32 delay, int lost, __u32 rate)
 {
 	__u64 left = d->left, before = d->before;
-	int fell = (__u64)rate * ROUTE_FELL_OF < (__u64)r->rate * ROUTE_FELL;
+	__u32 then = r->rate, last = r->left;
+	int fell = (__u64)rate * ROUTE_FELL_OF < (__u64)then * ROUTE_FELL;
+	int stays = route_near(last, left, delay / ROUTE_JUMP);
 	int jumped = r->jumped_at && left > delay / ROUTE_SAME;
 
 	r->rate = rate;
+	r->left = left;
 	r->jumped_at = r->jumped_at && lost ? now : 0;
 	if (!jumped)
 		r->before = rate;
-	if (lost || before > left + ROUTE_LOWER || left > before + ROUTE_HIGHER)
+	if (lost || !route_near(before, left, ROUTE_FLAT))
 		return 0;
 	if (jumped)
 		return 1;
 	if (!fell)
 		return 0;
-	return left > competition_siblings(rate) && !competition_stands(left, delay);
+	return left > competition_siblings(rate > then ? rate : then) && (stays || !competition_stands(left, delay));
 }

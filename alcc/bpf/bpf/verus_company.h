@@ -180,7 +180,7 @@ PURE_CALL int verus_see(struct verus *v, __u64 now, __u64 sent_at, __u32 rtt)
 	}
 	due = route_is_due(&v->route, now);
 	/* A drain tells only if the RTTs of a second are all of the new route. */
-	flat = rtt <= v->drains.recent + ROUTE_HIGHER;
+	flat = rtt <= v->drains.recent + ROUTE_FLAT;
 	every = due && flat ? 0 : 1 + (base > VERUS_LONG_PATH_MS && !v->deep);
 	if (drains_step(&v->drains, now, sent_at, !v->slow_start && (due || !v->route.jumped_at), every) ==
 	    DRAINS_END) {

@@ -21,7 +21,7 @@ pub use path_model::{
     AckAggregation, FullPipe, MinRtt, ProbeRttTimer, RateSample, first_rate, quantum,
 };
 pub use policer::Policer;
-pub(crate) use route::{HIGHER, Route};
+pub(crate) use route::{FLAT, Route};
 pub use window::{
     Counting, Growth, INITIAL_WINDOW, Kernel, LossBased, MIN_SSTHRESH, UNLIMITED, Window,
 };

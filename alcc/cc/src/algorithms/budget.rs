@@ -113,8 +113,8 @@ constants! { BUDGET:
     /// After a drain the queue refills for this time plus one smallest RTT.
     /// By then, flows whose RTTs are longer by up to this time have returned.
     REFILL: Span = Span::from_millis(100);
-    /// After the start, losses are ignored for this number of smallest RTTs, and REFILL.
-    UNJUDGED: u64 = 2;
+    /// After the start, losses are ignored for this time and two smallest RTTs.
+    UNJUDGED: Span = Span::from_millis(60);
     /// A longer route keeps the old rate for this number of smallest RTTs, and REFILL.
     CARRIED: u64 = 3;
     /// RTTs without an ACK that make a drain silent, and factor for the next drain's.
@@ -230,7 +230,7 @@ impl Budget {
             // Its smallest RTT may be that of a queue.
             self.drains.doubt();
             self.losses
-                .forget(cx.now + self.drains.base() * UNJUDGED + REFILL);
+                .forget(cx.now + self.drains.base() * 2 + UNJUDGED);
             let window = self.window;
             cx.log.event(cx.now, Event::SlowStartExit { why, window });
         }

@@ -10,10 +10,8 @@ constants! { ROUTE:
     /// Packets that siblings may leave in a drain.
     /// They leave two each, which are two at this flow's rate if shares are equal. More is not theirs.
     pub(crate) SIBLINGS: f64 = 5.0;
-    /// An RTT that a drain lowers by at most this counts as unchanged.
-    LOWER: Span = Span::from_millis(2);
-    /// An RTT that a drain raises by at most this counts as unchanged.
-    pub(crate) HIGHER: Span = Span::from_millis(3);
+    /// An RTT that a drain changes by at most this counts as unchanged.
+    pub(crate) FLAT: Span = Span::from_millis(3);
     /// Required accuracy of RTTs: with a lower one, siblings' queue passes for a longer route.
     SURE: Span = Span::from_millis(1);
     /// The rate has fallen if it is below this part of the rate at the last drain.
@@ -30,11 +28,13 @@ constants! { ROUTE:
 
 /// Detection of a longer route, relative to a delay that the flow sets. On a longer route the window carries less than
 /// the former rate, so the rate falls from drain to drain, and neither that nor the drains shorten the RTT. The queue
-/// that siblings leave in a drain is not taken for a longer route, nor is one as long as that of other flows.
+/// that siblings leave in a drain is not taken for a longer route. One as long as that of other flows is taken for it only
+/// if two drains in a row leave the same.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Route {
-    /// The mean rate when the last drain ended, packets per second.
+    /// The mean rate when the last drain ended, packets per second, and the queueing delay that it left.
     rate: f64,
+    left: Span,
     /// Sending time and RTT of the newest packet; zero before the first.
     newest: (Time, Span),
     /// Time of the RTT's last jump, the RTT before the first, and the middle between them: an RTT below that ends it.
@@ -130,11 +130,15 @@ impl Route {
         lost: bool,
         rate: f64,
     ) -> bool {
-        let fell = rate < std::mem::replace(&mut self.rate, rate) * FELL;
+        let then = std::mem::replace(&mut self.rate, rate);
+        let fell = rate < then * FELL;
         let (before, residual) = (drains.before(), drains.residual());
-        let flat = before <= residual + LOWER + error && residual <= before + HIGHER + error;
-        let siblings = Span::from_secs_f64(SIBLINGS / rate.max(1.0));
-        let route = residual > siblings && residual <= delay.mul_f64(STANDS);
+        let left = std::mem::replace(&mut self.left, residual);
+        let near = |a: Span, b: Span, by| a.max(b).saturating_sub(a.min(b)) <= by;
+        let flat = near(before, residual, FLAT + error);
+        let siblings = Span::from_secs_f64(SIBLINGS / rate.max(then).max(1.0));
+        let stays = near(left, residual, delay / JUMP);
+        let route = residual > siblings && (residual <= delay.mul_f64(STANDS) || stays);
         let jumped = self.jumped.take();
         self.jumped = jumped
             .filter(|_| lost)

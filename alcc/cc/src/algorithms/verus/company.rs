@@ -19,7 +19,7 @@
 //!   tolerable, so that each gains a share.
 use super::machine::Verus;
 use super::settings::DECREASE;
-use crate::parts::{Drained, Drains, HIGHER, LossRate, Route, WindowedMax};
+use crate::parts::{Drained, Drains, FLAT, LossRate, Route, WindowedMax};
 use crate::{Cx, Event, LossBatch, Packet, Pn};
 use alcc_units::{Bytes, Span, Time};
 
@@ -172,7 +172,7 @@ impl Verus {
         }
         // A drain shows a longer route only if the RTTs of a second are all of the new route.
         let due = c.route.is_due(cx.now);
-        let flat = (c.drains.recent()).is_some_and(|recent| rtt <= recent + HIGHER);
+        let flat = (c.drains.recent()).is_some_and(|recent| rtt <= recent + FLAT);
         let every = match due && flat {
             true => 0,
             false => 1 + u64::from(base.as_millis_f64() > LONG_PATH_MS && !c.deep),
