@@ -24,10 +24,8 @@
 #define ROUTE_STANDS_OF 4
 /* Packets that siblings may leave in a drain. */
 #define ROUTE_SIBLINGS 5
-/* An RTT that a drain lowers by at most this counts as unchanged. */
-#define ROUTE_LOWER 2000
-/* An RTT that a drain raises by at most this counts as unchanged. */
-#define ROUTE_HIGHER 3000
+/* An RTT that a drain changes by at most this counts as unchanged. */
+#define ROUTE_FLAT 3000
 /* The rate has fallen if it is below this part of the rate at the last drain. */
 #define ROUTE_FELL 95
 #define ROUTE_FELL_OF 100
@@ -75,8 +73,8 @@
 #define BUDGET_EMPTY 4
 /* After a drain the queue refills for this time plus one smallest RTT. */
 #define BUDGET_REFILL 100000
-/* After the start, losses are ignored for this number of smallest RTTs, and REFILL. */
-#define BUDGET_UNJUDGED 2
+/* After the start, losses are ignored for this time and two smallest RTTs. */
+#define BUDGET_UNJUDGED 60000
 /* A longer route keeps the old rate for this number of smallest RTTs, and REFILL. */
 #define BUDGET_CARRIED 3
 /* RTTs without an ACK that make a drain silent, and factor for the next drain's. */

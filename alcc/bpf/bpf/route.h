@@ -106,5 +106,7 @@ PURE int route_is_longer(struct route *r, __u64 now, const struct drains *d, __u
 		return 1;
 	if (!fell)
 		return 0;
-	return left > competition_siblings(rate > then ? rate : then) && (stays || !competition_stands(left, delay));
+	if (!competition_stands(left, delay))
+		return left > competition_siblings(rate);
+	return stays && left > competition_siblings(rate > then ? rate : then);
 }

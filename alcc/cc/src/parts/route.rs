@@ -136,9 +136,10 @@ impl Route {
         let left = std::mem::replace(&mut self.left, residual);
         let near = |a: Span, b: Span, by| a.max(b).saturating_sub(a.min(b)) <= by;
         let flat = near(before, residual, FLAT + error);
-        let siblings = Span::from_secs_f64(SIBLINGS / rate.max(then).max(1.0));
-        let stays = near(left, residual, delay / JUMP);
-        let route = residual > siblings && (residual <= delay.mul_f64(STANDS) || stays);
+        let short = residual <= delay.mul_f64(STANDS);
+        let theirs = if short { rate } else { rate.max(then) };
+        let siblings = Span::from_secs_f64(SIBLINGS / theirs.max(1.0));
+        let route = residual > siblings && (short || near(left, residual, delay / JUMP));
         let jumped = self.jumped.take();
         self.jumped = jumped
             .filter(|_| lost)

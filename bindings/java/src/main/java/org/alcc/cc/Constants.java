@@ -31,10 +31,8 @@ final class Constants {
     static final double ROUTE_STANDS = 0.75;
     /** Packets that siblings may leave in a drain. */
     static final double ROUTE_SIBLINGS = 5.0;
-    /** An RTT that a drain lowers by at most this counts as unchanged. */
-    static final long ROUTE_LOWER = 2000000L;
-    /** An RTT that a drain raises by at most this counts as unchanged. */
-    static final long ROUTE_HIGHER = 3000000L;
+    /** An RTT that a drain changes by at most this counts as unchanged. */
+    static final long ROUTE_FLAT = 3000000L;
     /** Required accuracy of RTTs: with a lower one, siblings' queue passes for a longer route. */
     static final long ROUTE_SURE = 1000000L;
     /** The rate has fallen if it is below this part of the rate at the last drain. */

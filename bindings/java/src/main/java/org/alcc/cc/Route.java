@@ -6,15 +6,17 @@ import static org.alcc.cc.Constants.*;
 /**
  * Whether the route became longer. Its window then carries less than the rate, so the rate falls from drain to drain;
  * and neither that nor the drains shorten the round trip. What siblings leave in a drain is no longer route, nor is
- * what stands as a queue of others would. But after a jump of the round trip it is one whatever stands.
+ * what stands as a queue of others would, unless two drains in a row leave the same. But after a jump of the round trip
+ * it is one whatever stands.
  */
 final class Route {
-    /** The mean rate when the last drain ended, packets per second. */
+    /** The mean rate when the last drain ended, packets per second, and the queueing delay that it left. */
     private double rate;
+    private long left;
     /** Sending time and round trip of the newest packet; zero before the first. */
     private long newestSentAt;
     private long newest;
-    /** Time of the jump of the round trip, or -1, the value before it, and its middle: a shorter one ends it. */
+    /** Time of the last jump of the round trip, or -1, the value before the first, and the middle: a shorter one ends it. */
     private long jumpedAt = -1;
     private long from;
     private long middle;
@@ -34,7 +36,17 @@ final class Route {
             jumpedAt = stays > delay / ROUTE_JUMP ? now : -1;
             middle = from + stays / 2;
         }
-        if (was > 0 && jumpedAt < 0 && rtt - was > delay / ROUTE_JUMP + (gap + error) * ROUTE_JUMP) {
+        if (was == 0 || rtt - was <= delay / ROUTE_JUMP + (gap + error) * ROUTE_JUMP) {
+            return;
+        }
+        if (jumpedAt >= 0) {
+            // A route is longer in both directions: acknowledgements show it first, packets half a round trip later.
+            long rise = Math.max(rtt - from, 0);
+            if (rise > (middle - from) * 2 + delay / ROUTE_JUMP) {
+                jumpedAt = now;
+                middle = from + rise / 2;
+            }
+        } else {
             jumpedAt = now;
             from = was;
             middle = from + (rtt - was) / 2;
@@ -79,19 +91,20 @@ final class Route {
      */
     boolean isLonger(long now, Drains drains, long delay, long error, boolean lost, double mean) {
         boolean fell = mean < rate * ROUTE_FELL;
+        boolean stays = Math.abs(drains.left() - left) <= delay / ROUTE_JUMP;
+        left = drains.left();
+        boolean brief = left <= (long) (delay * ROUTE_STANDS);
+        long siblings = (long) (ROUTE_SIBLINGS / Math.max(Math.max(mean, brief ? 0 : rate), 1) * 1e9);
+        boolean longer = left > siblings && (brief || stays);
         rate = mean;
-        long before = drains.before();
-        long left = drains.left();
-        boolean flat = before <= left + ROUTE_LOWER + error && left <= before + ROUTE_HIGHER + error;
-        long siblings = (long) (ROUTE_SIBLINGS / Math.max(mean, 1) * 1e9);
-        boolean longer = left > siblings && left <= (long) (delay * ROUTE_STANDS);
+        boolean flat = Math.abs(drains.before() - left) <= ROUTE_FLAT + error;
         boolean jumped = jumpedAt >= 0 && left > delay / ROUTE_SAME + error;
         jumpedAt = jumpedAt >= 0 && lost ? now : -1;
         if (!jumped) {
-            this.before = mean;
+            before = mean;
         }
         // Where siblings are many, a flow is slow, and their queue passes for a route, too.
-        boolean alone = this.before * (delay / ROUTE_FAST / 1e9) > ROUTE_SIBLINGS;
+        boolean alone = before * (delay / ROUTE_FAST / 1e9) > ROUTE_SIBLINGS;
         boolean sure = error <= ROUTE_SURE;
         boolean told = sure || alone && error * ROUTE_JUMP <= left;
         return flat && (jumped && told || fell && longer && sure) && !lost;
