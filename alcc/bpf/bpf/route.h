@@ -2,9 +2,8 @@
 /*
  * Whether the route became longer: `Route` of Budget in `cc`. Its window then carries less than the rate,
  * so the rate falls from drain to drain; and neither that nor the drains shorten the RTT. What siblings
- * leave in a drain is no longer route, nor is what stands as a queue of others would, unless two drains in a row leave
- * the same. But after a jump of the RTT it is one whatever stands. Times in microseconds, rates in packets per second and
- * units of 2^-8.
+ * leave in a drain is no longer route, nor is what stands as a queue of others would. But after a jump of the RTT it is
+ * one whatever stands. Times in microseconds, rates in packets per second and units of 2^-8.
  */
 #pragma once
 
@@ -19,7 +18,6 @@ struct route {
 	__u32 middle; /* between that and the last one; an RTT below ends it */
 	__u32 before; /* the mean rate as it jumped */
 	__u32 rate; /* the mean when the last drain ended */
-	__u32 left; /* the queueing delay that it left */
 };
 
 /*
@@ -78,11 +76,6 @@ PURE __u32 route_carried(const struct route *r, __u32 mean)
 	return r->carried_until && r->before > mean ? r->before : mean;
 }
 
-PURE int route_near(__u64 a, __u64 b, __u32 by)
-{
-	return a <= b + by && b <= a + by;
-}
-
 /*
  * A drain has ended; the mean rate is `rate`, 0: only a jump tells. `lost`: for long nothing came back in it, and a jump is
  * drained again.
@@ -90,23 +83,18 @@ PURE int route_near(__u64 a, __u64 b, __u32 by)
 PURE int route_is_longer(struct route *r, __u64 now, const struct drains *d, __u32 delay, int lost, __u32 rate)
 {
 	__u64 left = d->left, before = d->before;
-	__u32 then = r->rate, last = r->left;
-	int fell = (__u64)rate * ROUTE_FELL_OF < (__u64)then * ROUTE_FELL;
-	int stays = route_near(last, left, delay / ROUTE_JUMP);
+	int fell = (__u64)rate * ROUTE_FELL_OF < (__u64)r->rate * ROUTE_FELL;
 	int jumped = r->jumped_at && left > delay / ROUTE_SAME;
 
 	r->rate = rate;
-	r->left = left;
 	r->jumped_at = r->jumped_at && lost ? now : 0;
 	if (!jumped)
 		r->before = rate;
-	if (lost || !route_near(before, left, ROUTE_FLAT))
+	if (lost || before > left + ROUTE_FLAT || left > before + ROUTE_FLAT)
 		return 0;
 	if (jumped)
 		return 1;
 	if (!fell)
 		return 0;
-	if (!competition_stands(left, delay))
-		return left > competition_siblings(rate);
-	return stays && left > competition_siblings(rate > then ? rate : then);
+	return left > competition_siblings(rate) && !competition_stands(left, delay);
 }

@@ -28,13 +28,11 @@ constants! { ROUTE:
 
 /// Detection of a longer route, relative to a delay that the flow sets. On a longer route the window carries less than
 /// the former rate, so the rate falls from drain to drain, and neither that nor the drains shorten the RTT. The queue
-/// that siblings leave in a drain is not taken for a longer route. One as long as that of other flows is taken for it only
-/// if two drains in a row leave the same.
+/// that siblings leave in a drain is not taken for a longer route, nor is one as long as that of other flows.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Route {
-    /// The mean rate when the last drain ended, packets per second, and the queueing delay that it left.
+    /// The mean rate when the last drain ended, packets per second.
     rate: f64,
-    left: Span,
     /// Sending time and RTT of the newest packet; zero before the first.
     newest: (Time, Span),
     /// Time of the RTT's last jump, the RTT before the first, and the middle between them: an RTT below that ends it.
@@ -130,16 +128,11 @@ impl Route {
         lost: bool,
         rate: f64,
     ) -> bool {
-        let then = std::mem::replace(&mut self.rate, rate);
-        let fell = rate < then * FELL;
+        let fell = rate < std::mem::replace(&mut self.rate, rate) * FELL;
         let (before, residual) = (drains.before(), drains.residual());
-        let left = std::mem::replace(&mut self.left, residual);
-        let near = |a: Span, b: Span, by| a.max(b).saturating_sub(a.min(b)) <= by;
-        let flat = near(before, residual, FLAT + error);
-        let short = residual <= delay.mul_f64(STANDS);
-        let theirs = if short { rate } else { rate.max(then) };
-        let siblings = Span::from_secs_f64(SIBLINGS / theirs.max(1.0));
-        let route = residual > siblings && (short || near(left, residual, delay / JUMP));
+        let flat = before.max(residual) <= before.min(residual) + FLAT + error;
+        let siblings = Span::from_secs_f64(SIBLINGS / rate.max(1.0));
+        let route = residual > siblings && residual <= delay.mul_f64(STANDS);
         let jumped = self.jumped.take();
         self.jumped = jumped
             .filter(|_| lost)

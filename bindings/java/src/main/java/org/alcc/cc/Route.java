@@ -6,13 +6,11 @@ import static org.alcc.cc.Constants.*;
 /**
  * Whether the route became longer. Its window then carries less than the rate, so the rate falls from drain to drain;
  * and neither that nor the drains shorten the round trip. What siblings leave in a drain is no longer route, nor is
- * what stands as a queue of others would, unless two drains in a row leave the same. But after a jump of the round trip
- * it is one whatever stands.
+ * what stands as a queue of others would. But after a jump of the round trip it is one whatever stands.
  */
 final class Route {
-    /** The mean rate when the last drain ended, packets per second, and the queueing delay that it left. */
+    /** The mean rate when the last drain ended, packets per second. */
     private double rate;
-    private long left;
     /** Sending time and round trip of the newest packet; zero before the first. */
     private long newestSentAt;
     private long newest;
@@ -91,12 +89,10 @@ final class Route {
      */
     boolean isLonger(long now, Drains drains, long delay, long error, boolean lost, double mean) {
         boolean fell = mean < rate * ROUTE_FELL;
-        boolean stays = Math.abs(drains.left() - left) <= delay / ROUTE_JUMP;
-        left = drains.left();
-        boolean brief = left <= (long) (delay * ROUTE_STANDS);
-        long siblings = (long) (ROUTE_SIBLINGS / Math.max(Math.max(mean, brief ? 0 : rate), 1) * 1e9);
-        boolean longer = left > siblings && (brief || stays);
         rate = mean;
+        long left = drains.left();
+        long siblings = (long) (ROUTE_SIBLINGS / Math.max(mean, 1) * 1e9);
+        boolean longer = left > siblings && left <= (long) (delay * ROUTE_STANDS);
         boolean flat = Math.abs(drains.before() - left) <= ROUTE_FLAT + error;
         boolean jumped = jumpedAt >= 0 && left > delay / ROUTE_SAME + error;
         jumpedAt = jumpedAt >= 0 && lost ? now : -1;
