@@ -10,12 +10,14 @@ use std::process::{Command, Stdio};
 use support::lacks;
 
 /// Writes without waiting, a mark before each and after the last. On loopback a segment would be
-/// 64 KB, and less than one in flight is never refused.
+/// 64 KB, and less than one in flight is never refused. The client never reads, so it acknowledges no more than its
+/// small buffer.
 const PROGRAM: &str = r#"
 import os, socket, sys
 listener = socket.create_server(("127.0.0.1", 0))
 client = socket.socket()
 client.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, 1400)
+client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8192)
 client.connect(listener.getsockname())
 server, _ = listener.accept()
 server.setblocking(False)
