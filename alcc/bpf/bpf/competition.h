@@ -9,8 +9,6 @@
 #include "drains.h"
 #include "rates.h"
 
-/* Time without a loss during which the growth of the window grows, us. */
-#define COMPETITION_FASTER ((COMPETITION_FASTEST - 1) * 1000000)
 /* Higher rates count as this high, so that no product overflows. */
 #define COMPETITION_MAX_RATE (1U << 30)
 
@@ -118,18 +116,21 @@ PURE_CALL int competition_drained(struct competition *c, const struct drains *d,
 
 /*
  * A packet more per round trip of a window that was full, of which `cwnd` may be in flight. After a first
- * loss it is one more for each second since the last cut.
+ * loss it is one more for each second since the last cut, up to a part of the window.
  */
 PURE void competition_grow(struct competition *c, __u64 now, __u32 acked, __u64 cwnd)
 {
-	__u64 uncut = c->cut_at ? now - c->cut_at : 0, each;
+	__u64 uncut = c->cut_at ? now - c->cut_at : 0, each, most;
 
 	if (!c->window || cwnd < ONE)
 		return;
-	if (uncut > COMPETITION_FASTER)
-		uncut = COMPETITION_FASTER;
 	/* Units of 2^-10 packets. */
 	each = ((1000000 + uncut) << 10) / 1000000;
+	most = (c->window >> 10) * COMPETITION_FASTEST / COMPETITION_FASTEST_OF;
+	if (most < 1 << 10)
+		most = 1 << 10;
+	if (each > most)
+		each = most;
 	c->window += ONE * acked * each / (cwnd >> 10);
 	if (c->window > MAX_CWND)
 		c->window = MAX_CWND;

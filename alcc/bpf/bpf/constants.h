@@ -33,6 +33,8 @@
 #define ROUTE_JUMP 4
 /* A jump that lasts this long starts a drain at once. */
 #define ROUTE_LASTS 1100000
+/* A flow that sends more than SIBLINGS in this part of the target delay has few siblings. */
+#define ROUTE_FAST 2
 /* Buckets of a window: they bound the memory of a filter. 128 elsewhere: an ACK goes through all of them. */
 #define MINIMUM_BUCKETS 16
 /* Packets over which the share of losses is averaged. */
@@ -123,8 +125,9 @@
 /* Part of the competing window that remains after a loss, as Cubic's. */
 #define COMPETITION_BETA 7
 #define COMPETITION_BETA_OF 10
-/* Largest growth of the window, packets per round trip. */
-#define COMPETITION_FASTEST 8
+/* Largest growth of the window per round trip, as a part of it, at least one packet. */
+#define COMPETITION_FASTEST 1
+#define COMPETITION_FASTEST_OF 50
 /* Share of losses above which a test starts, subject to TOLERATED. */
 #define LOSSES_SHARE 4
 #define LOSSES_SHARE_OF 1000
@@ -157,7 +160,7 @@
 #define LOSSES_RETURN_OF 50
 /* Others may share the full queue while this part of it stands. */
 #define LOSSES_STANDS 4
-/* While others may share the queue, the limit grows no faster than with this RTT. */
+/* While others may share the queue, the limit grows by a packet in this time, or per RTT if that is longer. */
 #define LOSSES_SLOW 100000
 /* The smallest limit, packets. */
 #define LOSSES_SMALLEST 2

@@ -185,13 +185,15 @@ PURE void losses_lost(struct losses *l, __u64 now, __u64 sent_at, __u32 packets,
 /* `packets` of a window of `cwnd` are back after `rtt`: the limit grows, but not in a test. */
 PURE void losses_grow(struct losses *l, __u32 packets, __u64 cwnd, __u32 rtt, __u32 queueing)
 {
-	__u64 step = l->limit * LOSSES_RETURN / LOSSES_RETURN_OF > ONE ? l->limit * LOSSES_RETURN / LOSSES_RETURN_OF : ONE;
+	__u64 step = l->limit * LOSSES_RETURN / LOSSES_RETURN_OF;
 	__u32 stands = l->full / LOSSES_STANDS > LOSSES_GRAIN ? l->full / LOSSES_STANDS : LOSSES_GRAIN;
 
 	if (l->since || l->limit >= MAX_CWND)
 		return;
-	if (queueing > stands && rtt < LOSSES_SLOW)
-		step = step * rtt / LOSSES_SLOW;
+	if (queueing > stands)
+		step = rtt < LOSSES_SLOW ? ONE * rtt / LOSSES_SLOW : ONE;
+	else if (step < ONE)
+		step = ONE;
 	l->limit += (step * packets << 10) / (cwnd >> 10 | 1);
 	if (l->limit > MAX_CWND)
 		l->limit = MAX_CWND;

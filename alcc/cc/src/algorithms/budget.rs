@@ -196,7 +196,7 @@ impl Budget {
             let (same, empty) = (self.delay / SAME, self.delay / EMPTY);
             self.queueing = self.drains.sample(now, rtt, ack.rtt_error, same, empty);
             let above = self.queueing.saturating_sub(ack.rtt_error);
-            if !self.starting && !self.drains.draining() {
+            if !self.starting {
                 let sent_at = packet.sent_at;
                 let mean = self.service.mean;
                 self.route.look(

@@ -26,9 +26,10 @@ constants! { COMPETITION:
     APART: Span = Span::from_secs(2);
     /// Part of the competing window that remains after a loss, as Cubic's.
     BETA: f64 = 0.7, of 10;
-    /// Largest growth of the window, packets per round trip.
-    /// A packet alone has no chance in a deep buffer, where round trips are long and Cubic grows by time.
-    FASTEST: f64 = 8.0;
+    /// Largest growth of the window per round trip, as a part of it, at least one packet.
+    /// A packet alone has no chance in a deep buffer, where round trips are long and Cubic grows by time; in a small one
+    /// more leaves Cubic nothing.
+    FASTEST: f64 = 0.02, of 50;
 }
 
 /// Detection of other flows that keep a queue that no drain empties, and the window that competes
@@ -137,7 +138,8 @@ impl Competition {
     pub(super) fn grow(&mut self, now: Time, packets: f64, all: f64) {
         if let Some(window) = &mut self.window {
             let uncut = self.cut_at.map(|at| now.since(at).as_secs_f64());
-            let each = (1.0 + uncut.unwrap_or_default()).min(FASTEST);
+            let fastest = (*window * FASTEST).max(1.0);
+            let each = (1.0 + uncut.unwrap_or_default()).min(fastest);
             *window += each * packets / all.max(1.0);
         }
     }

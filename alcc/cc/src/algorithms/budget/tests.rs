@@ -194,9 +194,12 @@ fn first_loss(sent_after: i64) -> Bench {
 #[test]
 fn after_its_first_loss_the_window_that_competes_grows_by_time() {
     let mut b = first_loss(2_000);
-    for (after, want) in [(1_000, 2.1), (3_800, 6.1), (1_800, 8.0), (800, 8.0)] {
+    // A packet and one per second since the loss, but at most a fiftieth of the window.
+    for (after, by_time) in [(1_000, 2.1), (3_800, 6.1), (1_800, 8.1), (800, 9.1)] {
         acks(&mut b, after - 1, 160);
+        let from = b.window();
         let grown = growth(&mut b);
+        let want = f64::min(by_time, from * 0.02);
         assert!((grown - want).abs() < 0.1, "{grown} {want}");
         acks(&mut b, 1, 160);
     }
@@ -299,6 +302,32 @@ fn a_route_that_gets_longer_in_two_steps_is_drained_after_the_second() {
     assert_eq!(b.gauge("rtt_min_ms"), 300.0);
     acks(&mut b, 600, 500);
     assert_eq!(b.gauge("rtt_min_ms"), 500.0);
+}
+
+/// The rate falls as the route gets longer, so the first drain removes a queue of 40 ms.
+#[test]
+fn a_drain_that_removes_a_queue_but_not_the_jump_is_repeated() {
+    let mut b = Bench::of("budget");
+    acks(&mut b, 100, 100);
+    acks(&mut b, 3_400, 115);
+    acks(&mut b, 1_150, 210);
+    acks(&mut b, 300, 170);
+    acks(&mut b, 1_000, 170);
+    assert_eq!(b.gauge("rtt_min_ms"), 100.0);
+    acks(&mut b, 600, 170);
+    assert_eq!(b.gauge("rtt_min_ms"), 170.0);
+}
+
+#[test]
+fn a_route_that_gets_longer_in_a_drain_is_drained_later() {
+    let mut b = Bench::of("budget");
+    acks(&mut b, 100, 100);
+    acks(&mut b, 2_910, 115);
+    acks(&mut b, 60, 105);
+    acks(&mut b, 1_060, 170);
+    assert_eq!(b.gauge("rtt_min_ms"), 100.0);
+    acks(&mut b, 600, 170);
+    assert_eq!(b.gauge("rtt_min_ms"), 170.0);
 }
 
 /// Others keep a queue; before the fourth drain the rate is half. The window after it.
