@@ -168,7 +168,7 @@ PURE_CALL int budget_look(struct budget *b, const struct budget_ack *a)
 		b->queueing = drains_sample(&b->drains, a->now, rtt, b->delay / ROUTE_SAME, b->delay / BUDGET_EMPTY);
 		if (b->starting)
 			budget_wait(b, a);
-		else
+		else if (!b->drains.draining)
 			route_look(&b->route, a->now, a->sent_at, rtt, MAX_RTT, b->delay, b->service.mean);
 		starved = b->acked_at && a->now - b->acked_at + DRAINS_GRAIN >= b->queueing;
 		every = route_is_due(&b->route, a->now) ? 0 : competition_every(&b->competition);

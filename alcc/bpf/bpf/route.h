@@ -21,7 +21,7 @@ struct route {
 };
 
 /*
- * A packet is back; the mean rate is `mean`. The middle of a jump is that from `at_most`, if the RTT
+ * A packet is back, outside of drains; the mean rate is `mean`. The middle of a jump is that from `at_most`, if the RTT
  * before had more than that: a flow's own queue, which may shrink meanwhile.
  */
 PURE void route_look(struct route *r, __u64 now, __u64 sent_at, __u32 rtt, __u32 at_most, __u32 delay, __u32 mean)
@@ -78,22 +78,20 @@ PURE __u32 route_carried(const struct route *r, __u32 mean)
 
 /*
  * A drain has ended; the mean rate is `rate`, 0: only a jump tells. `lost`: for long nothing came back in it. A jump is
- * drained again if so, and if the drain removed a queue but not the jump, unless siblings are many. One that came after
- * the drain began is not judged yet.
+ * drained again if so, and if a flow too fast to have many siblings has removed a queue but not the jump.
  */
 PURE int route_is_longer(struct route *r, __u64 now, const struct drains *d, __u32 delay, int lost, __u32 rate)
 {
 	__u64 left = d->left, before = d->before;
 	int fell = (__u64)rate * ROUTE_FELL_OF < (__u64)r->rate * ROUTE_FELL;
+	int jumped = r->jumped_at && left > delay / ROUTE_SAME;
 	int flat = before <= left + ROUTE_FLAT && left <= before + ROUTE_FLAT;
-	int due = route_is_due(r, now), jumped = due && left > delay / ROUTE_SAME;
-	int remains = !flat && d->base + left >= r->middle &&
-		      (__u64)r->before * (delay / ROUTE_FAST) > ROUTE_SIBLINGS * 256ULL * 1000000;
+	int fast = (__u64)rate * (delay / ROUTE_FAST) > ROUTE_SIBLINGS * 256ULL * 1000000;
+	int remains = fast && !flat && d->base + left >= r->middle;
 
 	r->rate = rate;
-	if (due)
-		r->jumped_at = lost || remains ? now : 0;
-	if (!jumped && !r->jumped_at)
+	r->jumped_at = r->jumped_at && (lost || remains) ? now : 0;
+	if (!jumped)
 		r->before = rate;
 	if (lost || !flat)
 		return 0;

@@ -28,7 +28,8 @@
 //! most of it by then.
 //!
 //! **A jump of the RTT** that lasts for a second causes a drain at once. If that does not lower the RTT, the route is
-//! longer, and the window is set to carry the rate of the shorter one.
+//! longer, and the window is set to carry the rate of the shorter one. If it removes a queue but not the jump, it is
+//! repeated.
 //!
 //! **Losses** alone are not taken for congestion: a radio link loses packets at random, while a short buffer or a
 //! policer drops them because there is too much. So losses start a test, during which no more is in flight than is
@@ -196,7 +197,7 @@ impl Budget {
             let (same, empty) = (self.delay / SAME, self.delay / EMPTY);
             self.queueing = self.drains.sample(now, rtt, ack.rtt_error, same, empty);
             let above = self.queueing.saturating_sub(ack.rtt_error);
-            if !self.starting {
+            if !self.starting && !self.drains.draining() {
                 let sent_at = packet.sent_at;
                 let mean = self.service.mean;
                 self.route.look(

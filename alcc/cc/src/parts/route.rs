@@ -44,7 +44,7 @@ pub(crate) struct Route {
 }
 
 impl Route {
-    /// Takes an acknowledged packet, at the mean rate `mean`. If the RTT before a jump was above
+    /// Takes a packet acknowledged outside of drains, at the mean rate `mean`. If the RTT before a jump was above
     /// `at_most`, the middle of the jump is computed from `at_most`, because the flow's own queue may shrink meanwhile.
     /// The RTT has an error of up to `error`.
     pub(crate) fn look(
@@ -120,8 +120,8 @@ impl Route {
     /// `error`. `lost`: nothing was acknowledged for long, so the remaining queue is unknown. With a rate of 0 only a
     /// jump shows a longer route.
     ///
-    /// A jump is drained again if that is so, and if the drain removed a queue but not the jump. One that came after
-    /// the drain began is not judged yet.
+    /// A jump is drained again if `lost`, and if a flow that is too fast to have many siblings has removed a queue but
+    /// not the jump: the rate fell with it.
     pub(crate) fn is_longer(
         &mut self,
         now: Time,
@@ -136,17 +136,18 @@ impl Route {
         let flat = before.max(residual) <= before.min(residual) + FLAT + error;
         let siblings = Span::from_secs_f64(SIBLINGS / rate.max(1.0));
         let route = residual > siblings && residual <= delay.mul_f64(STANDS);
-        // With many siblings a flow is slow, and their queue would also be taken for a longer route.
-        let alone = self.before * (delay / FAST).as_secs_f64() > SIBLINGS;
-        let due = self.jumped.filter(|_| self.is_due(now));
-        if let Some((_, from, middle)) = due {
-            let remains = alone && !flat && drains.base() + residual >= middle;
-            self.jumped = (lost || remains).then_some((now, from, middle));
-        }
-        let jumped = due.is_some() && residual > delay / SAME + error;
-        if !jumped && self.jumped.is_none() {
+        let fast = rate * (delay / FAST).as_secs_f64() > SIBLINGS;
+        let lowest = drains.base() + residual;
+        let jumped = self.jumped.take();
+        self.jumped = jumped
+            .filter(|(_, _, middle)| lost || fast && !flat && lowest >= *middle)
+            .map(|(_, from, middle)| (now, from, middle));
+        let jumped = jumped.is_some() && residual > delay / SAME + error;
+        if !jumped {
             self.before = rate;
         }
+        // With many siblings a flow is slow, and their queue would also be taken for a longer route.
+        let alone = self.before * (delay / FAST).as_secs_f64() > SIBLINGS;
         let sure = error <= SURE;
         let certain = sure || alone && error * JUMP <= residual;
         flat && (jumped && certain || fell && route && sure) && !lost

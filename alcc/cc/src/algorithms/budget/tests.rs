@@ -318,18 +318,6 @@ fn a_drain_that_removes_a_queue_but_not_the_jump_is_repeated() {
     assert_eq!(b.gauge("rtt_min_ms"), 170.0);
 }
 
-#[test]
-fn a_route_that_gets_longer_in_a_drain_is_drained_later() {
-    let mut b = Bench::of("budget");
-    acks(&mut b, 100, 100);
-    acks(&mut b, 2_910, 115);
-    acks(&mut b, 60, 105);
-    acks(&mut b, 1_060, 170);
-    assert_eq!(b.gauge("rtt_min_ms"), 100.0);
-    acks(&mut b, 600, 170);
-    assert_eq!(b.gauge("rtt_min_ms"), 170.0);
-}
-
 /// Others keep a queue; before the fourth drain the rate is half. The window after it.
 fn halved_beside_others(queue: u64) -> f64 {
     let mut b = Bench::of("budget");

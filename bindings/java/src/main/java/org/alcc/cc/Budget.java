@@ -72,7 +72,7 @@ public final class Budget extends Controller {
             }
             least = Math.min(least, above);
             samples++;
-            if (!starting) {
+            if (!starting && !drains.isDraining()) {
                 route.look(now, batch.sentAt(i), rtt, delay, batch.rttError(), service.mean());
             }
             if (!known) {

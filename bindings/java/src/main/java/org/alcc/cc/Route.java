@@ -22,7 +22,7 @@ final class Route {
     private double before;
     private long carriedUntil = -1;
 
-    /** A packet is back; its round trip is known to {@code error}, the mean rate is {@code mean}. */
+    /** A packet is back, outside of drains; its round trip is known to {@code error}, the mean rate is {@code mean}. */
     void look(long now, long sentAt, long rtt, long delay, long error, double mean) {
         long was = newest;
         long gap = Math.max(sentAt - newestSentAt, 0);
@@ -85,8 +85,8 @@ final class Route {
 
     /**
      * A drain has ended; the mean rate is {@code mean}, and round trips are known to {@code error}. {@code lost}: nothing
-     * came back for long, so what the drain left is not known. A jump is drained again if so, and if the drain removed
-     * a queue but not the jump. One that came after the drain began is not judged yet.
+     * came back for long, so what the drain left is not known. A jump is drained again if so, and if a flow too fast to
+     * have many siblings has removed a queue but not the jump.
      */
     boolean isLonger(long now, Drains drains, long delay, long error, boolean lost, double mean) {
         boolean fell = mean < rate * ROUTE_FELL;
@@ -95,17 +95,15 @@ final class Route {
         long siblings = (long) (ROUTE_SIBLINGS / Math.max(mean, 1) * 1e9);
         boolean longer = left > siblings && left <= (long) (delay * ROUTE_STANDS);
         boolean flat = Math.abs(drains.before() - left) <= ROUTE_FLAT + error;
-        // Where siblings are many, a flow is slow, and their queue passes for a route, too.
-        boolean alone = before * (delay / ROUTE_FAST / 1e9) > ROUTE_SIBLINGS;
-        boolean due = isDue(now);
-        boolean jumped = due && left > delay / ROUTE_SAME + error;
-        if (due) {
-            boolean remains = alone && !flat && drains.base() + left >= middle;
-            jumpedAt = lost || remains ? now : -1;
-        }
-        if (!jumped && jumpedAt < 0) {
+        boolean jumped = jumpedAt >= 0 && left > delay / ROUTE_SAME + error;
+        boolean fast = mean * (delay / ROUTE_FAST / 1e9) > ROUTE_SIBLINGS;
+        boolean remains = fast && !flat && drains.base() + left >= middle;
+        jumpedAt = jumpedAt >= 0 && (lost || remains) ? now : -1;
+        if (!jumped) {
             before = mean;
         }
+        // Where siblings are many, a flow is slow, and their queue passes for a route, too.
+        boolean alone = before * (delay / ROUTE_FAST / 1e9) > ROUTE_SIBLINGS;
         boolean sure = error <= ROUTE_SURE;
         boolean told = sure || alone && error * ROUTE_JUMP <= left;
         return flat && (jumped && told || fell && longer && sure) && !lost;
