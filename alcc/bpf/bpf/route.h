@@ -86,8 +86,8 @@ PURE int route_is_longer(struct route *r, __u64 now, const struct drains *d, __u
 	int fell = (__u64)rate * ROUTE_FELL_OF < (__u64)r->rate * ROUTE_FELL;
 	int jumped = r->jumped_at && left > delay / ROUTE_SAME;
 	int flat = before <= left + ROUTE_FLAT && left <= before + ROUTE_FLAT;
-	int fast = (__u64)rate * (delay / ROUTE_FAST) > ROUTE_SIBLINGS * 256ULL * 1000000;
-	int remains = fast && !flat && d->base + left >= r->middle;
+	__u64 siblings = competition_siblings(rate);
+	int remains = siblings < delay / ROUTE_FAST && !flat && d->base + left >= r->middle;
 
 	r->rate = rate;
 	r->jumped_at = r->jumped_at && (lost || remains) ? now : 0;
@@ -99,5 +99,5 @@ PURE int route_is_longer(struct route *r, __u64 now, const struct drains *d, __u
 		return 1;
 	if (!fell)
 		return 0;
-	return left > competition_siblings(rate) && !competition_stands(left, delay);
+	return left > siblings && !competition_stands(left, delay);
 }

@@ -136,11 +136,11 @@ impl Route {
         let flat = before.max(residual) <= before.min(residual) + FLAT + error;
         let siblings = Span::from_secs_f64(SIBLINGS / rate.max(1.0));
         let route = residual > siblings && residual <= delay.mul_f64(STANDS);
-        let fast = rate * (delay / FAST).as_secs_f64() > SIBLINGS;
+        let remains = siblings < delay / FAST && !flat;
         let lowest = drains.base() + residual;
         let jumped = self.jumped.take();
         self.jumped = jumped
-            .filter(|(_, _, middle)| lost || fast && !flat && lowest >= *middle)
+            .filter(|(_, _, middle)| lost || remains && lowest >= *middle)
             .map(|(_, from, middle)| (now, from, middle));
         let jumped = jumped.is_some() && residual > delay / SAME + error;
         if !jumped {

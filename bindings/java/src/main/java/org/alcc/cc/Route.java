@@ -96,8 +96,7 @@ final class Route {
         boolean longer = left > siblings && left <= (long) (delay * ROUTE_STANDS);
         boolean flat = Math.abs(drains.before() - left) <= ROUTE_FLAT + error;
         boolean jumped = jumpedAt >= 0 && left > delay / ROUTE_SAME + error;
-        boolean fast = mean * (delay / ROUTE_FAST / 1e9) > ROUTE_SIBLINGS;
-        boolean remains = fast && !flat && drains.base() + left >= middle;
+        boolean remains = siblings < delay / ROUTE_FAST && !flat && drains.base() + left >= middle;
         jumpedAt = jumpedAt >= 0 && (lost || remains) ? now : -1;
         if (!jumped) {
             before = mean;
