@@ -15,7 +15,7 @@
 #define DRAINS_RECENT 1000000
 /* RTTs that differ by less than this count as equal. */
 #define DRAINS_GRAIN 1000
-/* A drain continues if the smallest RTT fell by more than this part of it, and GRAIN. */
+/* A drain continues, or is due, if the smallest RTT fell by more than this part of it, and GRAIN. */
 #define DRAINS_FELL 20
 /* Queueing of up to this part of the target delay counts as none. */
 #define ROUTE_SAME 10
@@ -29,8 +29,10 @@
 /* The rate has fallen if it is below this part of the rate at the last drain. */
 #define ROUTE_FELL 95
 #define ROUTE_FELL_OF 100
-/* A jump exceeds this part of the target delay, and this multiple of the gap between packets. */
+/* A jump exceeds this part of the target delay, plus a multiple of the gap between packets. */
 #define ROUTE_JUMP 4
+/* That multiple of the gap. */
+#define ROUTE_GAP 3
 /* A jump that lasts this long starts a drain at once. */
 #define ROUTE_LASTS 1100000
 /* A flow that sends more than SIBLINGS in this part of the target delay has few siblings. */
@@ -126,8 +128,8 @@
 #define COMPETITION_BETA 7
 #define COMPETITION_BETA_OF 10
 /* Largest growth of the window per round trip, as a part of it, at least one packet. */
-#define COMPETITION_FASTEST 1
-#define COMPETITION_FASTEST_OF 50
+#define COMPETITION_FASTEST 3
+#define COMPETITION_FASTEST_OF 100
 /* Share of losses above which a test starts, subject to TOLERATED. */
 #define LOSSES_SHARE 4
 #define LOSSES_SHARE_OF 1000

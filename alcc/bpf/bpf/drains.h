@@ -15,7 +15,7 @@ struct drains {
 	__u64 empty_at; /* when the path was last seen empty */
 	__u64 turn; /* multiples of the period so far */
 	__u64 since; /* of the drain */
-	__u32 was; /* the smallest RTT then */
+	__u32 was; /* the smallest RTT then, or when it rose; 0: no drain yet */
 	__u32 draining;
 	__u32 unsure; /* the smallest RTT may be that of a queue */
 	__u32 base; /* the smallest RTT; 0: none yet */
@@ -60,6 +60,7 @@ PURE void drains_rise(struct drains *d, __u64 now)
 {
 	d->left = 0;
 	d->base = d->recent;
+	d->was = d->base;
 	d->base_at = now;
 }
 
@@ -71,12 +72,13 @@ PURE enum drained drains_step(struct drains *d, __u64 now, __u64 sent_at, int ma
 {
 	__u64 turn = now / DRAINS_PERIOD;
 	int turned = turn != d->turn && turn % (every ? every : 1) == 0;
+	int fell = d->base + d->base / DRAINS_FELL + DRAINS_GRAIN < d->was;
 
 	d->turn = turn;
 	if (!d->draining) {
 		if (!may || (every && !turned))
 			return DRAINS_NOTHING;
-		if (every && !d->unsure && now - d->empty_at <= DRAINS_PERIOD / DRAINS_MISSED)
+		if (every && !d->unsure && !fell && now - d->empty_at <= DRAINS_PERIOD / DRAINS_MISSED)
 			return DRAINS_NOTHING;
 		d->draining = 1;
 		d->since = now;
@@ -87,7 +89,7 @@ PURE enum drained drains_step(struct drains *d, __u64 now, __u64 sent_at, int ma
 	}
 	if (sent_at < d->since)
 		return DRAINS_NOTHING;
-	if (d->base + d->base / DRAINS_FELL + DRAINS_GRAIN < d->was) {
+	if (fell) {
 		d->since = now;
 		d->was = d->base;
 		return DRAINS_AGAIN;

@@ -39,7 +39,7 @@ PURE void route_look(struct route *r, __u64 now, __u64 sent_at, __u32 rtt, __u32
 		r->jumped_at = stays > delay / ROUTE_JUMP ? now : 0;
 		r->middle = r->from + stays / 2;
 	}
-	if (!sent_before || rtt <= was || rtt - was <= delay / ROUTE_JUMP + gap * ROUTE_JUMP)
+	if (!sent_before || rtt <= was || rtt - was <= delay / ROUTE_JUMP + gap * ROUTE_GAP)
 		return;
 	if (r->jumped_at) {
 		/* A route is longer in both directions: ACKs show it first, packets half a round trip later. */

@@ -14,7 +14,7 @@ constants! { DRAINS:
     RECENT: Span = Span::from_secs(1);
     /// RTTs that differ by less than this count as equal.
     pub(crate) GRAIN: Span = Span::from_millis(1);
-    /// A drain continues if the smallest RTT fell by more than this part of it, and GRAIN.
+    /// A drain continues, or is due, if the smallest RTT fell by more than this part of it, and GRAIN.
     FELL: u64 = 20;
 }
 
@@ -33,7 +33,8 @@ pub enum Drained {
 /// measured.
 ///
 /// Drains begin at multiples of three seconds of the host's clock. So the flows of one host drain
-/// together, and all measure the empty path. A flow takes part unless its path was recently empty.
+/// together, and all measure the empty path. A flow takes part unless its path was recently empty and
+/// the smallest RTT is that of the last drain.
 /// A drain ends when a packet sent in it is acknowledged; a fixed time would be wrong after an
 /// outage. The smallest RTT rises only after a drain, so that a standing queue is not taken for a
 /// longer path after some time.
@@ -49,8 +50,10 @@ pub struct Drains {
     unsure: bool,
     /// Number of multiples of the period so far.
     turn: u64,
-    /// Start of the current drain, and the smallest RTT at that time.
-    draining: Option<(Time, Span)>,
+    /// Start of the current drain.
+    draining: Option<Time>,
+    /// The smallest RTT when the last drain began, or when it rose; zero before the first drain.
+    was: Span,
     /// For the current drain: the smallest RTT of the second before it, and the smallest during that drain.
     recent_before: Span,
     lowest: Span,
@@ -131,18 +134,20 @@ impl Drains {
         let turn = now.as_nanos() / PERIOD.as_nanos();
         let passed = std::mem::replace(&mut self.turn, turn) != turn;
         let turned = passed && turn.is_multiple_of(every.max(1));
-        let missed = self.unsure || now.since(self.empty_at) > PERIOD / MISSED;
         let base = self.base();
+        // The route is shorter, and what was in flight on the longer one is a queue that no empty path may show.
+        let fell = base + base / FELL + GRAIN < self.was;
+        let missed = self.unsure || fell || now.since(self.empty_at) > PERIOD / MISSED;
         match self.draining {
             None if may && (every == 0 || turned && missed) => {
-                self.draining = Some((now, base));
+                (self.draining, self.was) = (Some(now), base);
                 self.recent_before = self.recent.get().unwrap_or(base);
                 self.lowest = Span::MAX;
                 Some(Drained::Begins)
             }
-            Some((since, was)) if sent_at >= since => {
-                if base + base / FELL + GRAIN < was {
-                    self.draining = Some((now, base));
+            Some(since) if sent_at >= since => {
+                if fell {
+                    (self.draining, self.was) = (Some(now), base);
                     return Some(Drained::Again);
                 }
                 self.draining = None;
@@ -164,6 +169,7 @@ impl Drains {
     pub fn rise(&mut self, now: Time) {
         self.residual = Span::ZERO;
         self.base = self.recent.get();
+        self.was = self.base();
         self.base_at = now;
     }
 
@@ -246,6 +252,19 @@ mod tests {
         assert!(p.drains.draining());
         let story = p.until(3_300, 60);
         assert_eq!(story, [(3_060, Drained::Again), (3_120, Drained::Ends)]);
+    }
+
+    #[test]
+    fn a_smallest_rtt_that_fell_since_the_last_drain_makes_the_next_one_due() {
+        let mut p = path();
+        p.until(100, 340);
+        p.until(3_500, 360);
+        assert!(!p.drains.draining());
+        // Both are samples of an empty path, but only the second shows a shorter route.
+        for (until, rtt, story) in [(5_900, 336, 0), (8_900, 300, 2)] {
+            p.until(until, rtt);
+            assert_eq!(p.until(until + 700, rtt).len(), story, "{rtt} ms");
+        }
     }
 
     #[test]

@@ -16,9 +16,11 @@ constants! { ROUTE:
     SURE: Span = Span::from_millis(1);
     /// The rate has fallen if it is below this part of the rate at the last drain.
     FELL: f64 = 0.95, of 100;
-    /// A jump exceeds this part of the target delay, and this multiple of the gap between packets.
-    /// The queue of others grows more slowly.
+    /// A jump exceeds this part of the target delay, plus a multiple of the gap between packets.
     JUMP: u64 = 4;
+    /// That multiple of the gap.
+    /// The queue of others grows more slowly.
+    GAP: u64 = 3;
     /// A jump that lasts this long starts a drain at once.
     /// The smallest RTT of a second is then one of after it.
     LASTS: Span = Span::from_millis(1100);
@@ -66,7 +68,7 @@ impl Route {
             return;
         }
         let rise = rtt.saturating_sub(was);
-        if rise <= delay / JUMP + (sent_at.since(sent_before) + error) * JUMP {
+        if rise <= delay / JUMP + (sent_at.since(sent_before) + error) * GAP {
             return;
         }
         let Some((_, from, middle)) = self.jumped else {

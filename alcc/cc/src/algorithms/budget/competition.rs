@@ -29,7 +29,7 @@ constants! { COMPETITION:
     /// Largest growth of the window per round trip, as a part of it, at least one packet.
     /// A packet alone has no chance in a deep buffer, where round trips are long and Cubic grows by time; in a small one
     /// more leaves Cubic nothing.
-    FASTEST: f64 = 0.02, of 50;
+    FASTEST: f64 = 0.03, of 100;
 }
 
 /// Detection of other flows that keep a queue that no drain empties, and the window that competes

@@ -23,7 +23,7 @@ final class Constants {
     static final long DRAINS_RECENT = 1000000000L;
     /** RTTs that differ by less than this count as equal. */
     static final long DRAINS_GRAIN = 1000000L;
-    /** A drain continues if the smallest RTT fell by more than this part of it, and GRAIN. */
+    /** A drain continues, or is due, if the smallest RTT fell by more than this part of it, and GRAIN. */
     static final int DRAINS_FELL = 20;
     /** Queueing of up to this part of the target delay counts as none. */
     static final int ROUTE_SAME = 10;
@@ -37,8 +37,10 @@ final class Constants {
     static final long ROUTE_SURE = 1000000L;
     /** The rate has fallen if it is below this part of the rate at the last drain. */
     static final double ROUTE_FELL = 0.95;
-    /** A jump exceeds this part of the target delay, and this multiple of the gap between packets. */
+    /** A jump exceeds this part of the target delay, plus a multiple of the gap between packets. */
     static final int ROUTE_JUMP = 4;
+    /** That multiple of the gap. */
+    static final int ROUTE_GAP = 3;
     /** A jump that lasts this long starts a drain at once. */
     static final long ROUTE_LASTS = 1100000000L;
     /** A flow that sends more than SIBLINGS in this part of the target delay has few siblings. */

@@ -96,8 +96,9 @@ final class Drains {
     int step(long now, long sentAt, boolean may, int every) {
         boolean turned = now / DRAINS_PERIOD != turn && now / DRAINS_PERIOD % Math.max(every, 1) == 0;
         turn = now / DRAINS_PERIOD;
+        boolean fell = base + base / DRAINS_FELL + DRAINS_GRAIN < was;
         if (!draining) {
-            boolean missed = unsure || now - emptyAt > DRAINS_PERIOD / DRAINS_MISSED;
+            boolean missed = unsure || fell || now - emptyAt > DRAINS_PERIOD / DRAINS_MISSED;
             if (!may || every != 0 && !(turned && missed)) {
                 return NOTHING;
             }
@@ -109,7 +110,7 @@ final class Drains {
         if (sentAt < since) {
             return NOTHING;
         }
-        if (base + base / DRAINS_FELL + DRAINS_GRAIN < was) {
+        if (fell) {
             begin(now);
             return AGAIN;
         }
@@ -129,6 +130,7 @@ final class Drains {
         left = 0;
         base = recent.get();
         known = !recent.isEmpty();
+        was = base;
         baseAt = now;
     }
 

@@ -34,7 +34,7 @@ final class Route {
             jumpedAt = stays > delay / ROUTE_JUMP ? now : -1;
             middle = from + stays / 2;
         }
-        if (was == 0 || rtt - was <= delay / ROUTE_JUMP + (gap + error) * ROUTE_JUMP) {
+        if (was == 0 || rtt - was <= delay / ROUTE_JUMP + (gap + error) * ROUTE_GAP) {
             return;
         }
         if (jumpedAt >= 0) {
