@@ -367,8 +367,12 @@ fn run(page: &Path, loading: bool) -> (usize, Vec<String>) {
     std::fs::write(home.join("script"), script(&runs, own_server)).unwrap();
     let built = super::built::built("alcc");
     let mut command = Command::new("unshare");
+    // Tests in the background of a shell ignore Ctrl-C, and so would the commands that wait for it.
     command
-        .args("--net --mount --pid --fork --mount-proc --kill-child bash".split(' '))
+        .args(
+            "--net --mount --pid --fork --mount-proc --kill-child env --default-signal=INT bash"
+                .split(' '),
+        )
         .arg(home.join("script"))
         .current_dir(folder.path())
         .env("HOME", &home)
