@@ -21,7 +21,7 @@
 //! | pacing | 2 w / standing RTT | same | section 2.1 |
 //! | initial, smallest window | 10, 2 packets | same | genericCC |
 //! | queueing that counts as none | 0.5 ms | – | what interrupts and scheduling of a host add |
-//! | a longer route: a jump of the RTT that lasts and that no drain shortens | 10 ms and 4 times the gap | – | as Budget's (`parts::Route`) |
+//! | a longer route: a jump of the RTT that lasts and that no drain shortens | 10 ms and 3 times the gap | – | as Budget's (`parts::Route`) |
 //! | persistent loss: in two round trips in a row | 8 % | – | RFC 8083: 10 % of a link at 10 % |
 //!
 //! `original` (genericCC with `auto:0.5`) and `mvfst` are frozen forms of the laboratory

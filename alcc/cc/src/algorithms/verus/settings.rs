@@ -28,7 +28,7 @@
 //! | `policer` | yes | no | – | ours: see [`Policer`](crate::parts::Policer) |
 //! | `company` | yes | no | – | ours: see `company.rs` |
 //! | a loss that counts leaves | M × in flight, +1 packet per RTT × D_min/`like`, after a second 10 more per second | – | packets | ours |
-//! | a longer route | a jump of 40 ms and 4 times the gap that lasts and that no drain shortens | – | RTT | as Budget's, `parts::Route` |
+//! | a longer route | a jump of 40 ms and 3 times the gap that lasts and that no drain shortens | – | RTT | as Budget's, `parts::Route` |
 //! | floor under W | 2 to 50 × D_min/`like`, +1 packet per RTT × its square, at most W/16, × M per RTT of intolerable delay | – | packets | ours |
 use alcc_units::Span;
 
