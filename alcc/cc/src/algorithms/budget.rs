@@ -10,12 +10,12 @@
 //! was not queued behind another of this flow. The path could have delivered more, so such samples get more weight.
 //! **Outages:** silence does not age the samples. **Pacing:** sending is spread over the smallest RTT of the last
 //! second, so that bunches of ACKs come from the path and not from our sending. Without it, flows that share a path
-//! would take their own bunches for a fast path and fill any buffer. **Drains:** unless the path was recently empty
-//! and the smallest RTT is that of the last drain, the window goes below the bandwidth-delay product by the budget until a packet sent in this state is acknowledged,
-//! and longer while the smallest RTT keeps falling. Drains begin at multiples of three seconds of the host's clock, so
-//! that the flows of one host drain together and all measure the empty path. Nothing is measured in a drain and while
-//! the queue fills again after it. If nothing is acknowledged in a drain, its packets or their ACKs were lost, and two
-//! more may be sent.
+//! would take their own bunches for a fast path and fill any buffer. **Drains:** unless the path was recently empty and
+//! the smallest RTT is that of the last drain, the window goes below the bandwidth-delay product by the budget until a
+//! packet sent in this state is acknowledged, and longer while the smallest RTT keeps falling. Drains begin at
+//! multiples of three seconds of the host's clock, so that the flows of one host drain together and all measure the
+//! empty path. Nothing is measured in a drain and while the queue fills again after it. If nothing is acknowledged in a
+//! drain, its packets or their ACKs were lost, and two more may be sent.
 //!
 //! **Longer routes** also show in drains: the rate has fallen since the last drain, the RTT stays, and the remaining
 //! queueing is neither that of siblings nor as long as that of other flows. The smallest RTT then rises at once.
